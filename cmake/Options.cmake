@@ -1,0 +1,26 @@
+# Build switches. A backend that is off links its stub from src/backends/absent.
+option(VERNIER_CUDA "Build the CUDA backend" OFF)
+option(VERNIER_MLX "Build the MLX backend" OFF)
+option(VERNIER_TESTS "Build the tests" ON)
+set(VERNIER_SANITIZE "" CACHE STRING "Sanitizers for every target: 'address,undefined' or 'thread'")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+endif()
+
+add_library(vernier_flags INTERFACE)
+target_compile_options(vernier_flags INTERFACE -Wall -Wextra -Werror -fno-math-errno)
+if(VERNIER_SANITIZE)
+  target_compile_options(vernier_flags INTERFACE -fsanitize=${VERNIER_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(vernier_flags INTERFACE -fsanitize=${VERNIER_SANITIZE})
+endif()
