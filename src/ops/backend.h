@@ -1,0 +1,72 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "ops/cache_spec.h"
+#include "ops/ops.h"
+#include "tensor/qtensor.h"
+#include "tune/choice.h"
+
+namespace vernier {
+
+/// How much of a number is kept between ops.
+enum class Numerics : uint8_t {
+  kExact,  ///< float32 activations against decoded weights
+  kFast,   ///< activations may be quantised inside an op
+};
+
+/// What a matrix will be used for; a layout may depend on it.
+enum class PackUse : uint8_t {
+  kLinear,
+  kEmbedding,          ///< rows are looked up
+  kTiedEmbeddingHead,  ///< both, in one copy
+};
+
+struct Features {
+  std::string device;  ///< "AMD EPYC, 2 threads"
+  std::string isa;     ///< kernels in use: "avx2"
+  int threads = 1;
+  Numerics numerics = Numerics::kFast;
+};
+
+/// Cache memory for all layers, [cache class][blocks]; its bytes are reached only through attend.
+class KvStore {
+ public:
+  virtual ~KvStore() = default;
+  virtual int64_t bytes() const = 0;
+};
+
+/// What a KvStore is made for.
+struct KvLayout {
+  std::vector<CacheSpec> layers;      ///< by layer
+  std::vector<int32_t> class_blocks;  ///< blocks in the pool of each cache class
+  int32_t block_tokens = 0;
+};
+
+/// A device: packs weights, owns cache bytes, makes Ops, and says which kernel serves what and why. One thread at a
+/// time.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;
+  virtual Features features() const = 0;
+
+  /// Packs the rows of all segments, one below the other (a fused weight; columns agree), each with its own scales.
+  virtual Result<std::shared_ptr<const PackedMatrix>> pack(std::span<const QTensor> segments, PackUse use) = 0;
+  virtual Result<std::shared_ptr<const PackedVector>> upload(std::span<const float> values) = 0;
+
+  virtual Result<std::unique_ptr<KvStore>> make_kv(const KvLayout& layout) = 0;
+  /// Ops over that cache, for steps of at most `max_rows` rows. The store outlives it.
+  virtual Result<std::unique_ptr<Ops>> make_ops(KvStore& kv, int64_t max_rows) = 0;
+
+  /// Which kernel multiplies by this matrix for steps of `batch_rows` rows, and why not another.
+  virtual Choice explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const = 0;
+  virtual Choice explain_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) const = 0;
+};
+
+}  // namespace vernier

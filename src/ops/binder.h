@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/backend.h"
+#include "ops/weight.h"
+
+namespace vernier {
+
+enum class BiasRule : uint8_t { kNone, kRequired };
+enum class NormRule : uint8_t {
+  kPlain,
+  kOnePlus,  ///< the checkpoint's number is w of (1 + w), where its dialect stores it so
+};
+
+/// One matrix of a (fused) weight as the model names it, in Hugging Face spelling without ".weight".
+struct WeightPart {
+  std::string name;  ///< "model.layers.0.self_attn.q_proj"
+  int64_t rows = 0;
+  /// For dialects that store rotary rows interleaved: head count to undo that by; 0 for rows that rotate nothing.
+  int rope_heads = 0;
+};
+
+/// Names every weight of a model once; an implementation loads it, counts its bytes, or invents it. A model's `bind` is
+/// the same function for all three. Every shape is checked against what the configuration implies.
+class Binder {
+ public:
+  virtual ~Binder() = default;
+
+  template <Split S>
+  Result<Weight<S>> weight(const std::vector<WeightPart>& parts, int64_t cols, BiasRule bias = BiasRule::kNone) {
+    TRY_BIND(Bound bound, bind_matrix(parts, cols, bias, S, PackUse::kLinear));
+    return Weight<S>{std::move(bound.name), std::move(bound.matrix), std::move(bound.bias), bound.input_scale};
+  }
+  /// The embedding table [vocab, hidden]. `tied` asks for a copy that serves as the head, too.
+  Result<Weight<Split::kNone>> embedding(const std::string& name, int64_t vocab, int64_t hidden, bool tied) {
+    PackUse use = tied ? PackUse::kTiedEmbeddingHead : PackUse::kEmbedding;
+    TRY_BIND(Bound bound, bind_matrix({{name, vocab, 0}}, hidden, BiasRule::kNone, Split::kNone, use));
+    return Weight<Split::kNone>{std::move(bound.name), std::move(bound.matrix), nullptr, {}};
+  }
+  virtual Result<Norm> norm(const std::string& name, int64_t size, float eps, NormRule rule) = 0;
+  /// Whether the checkpoint stores this matrix; for heads that may be tied.
+  virtual bool has(const std::string& name) const = 0;
+
+ protected:
+  struct Bound {
+    std::string name;
+    std::shared_ptr<const PackedMatrix> matrix;
+    std::shared_ptr<const PackedVector> bias;
+    std::optional<float> input_scale;
+  };
+  virtual Result<Bound> bind_matrix(const std::vector<WeightPart>& parts, int64_t cols, BiasRule bias, Split split,
+                                    PackUse use) = 0;
+};
+
+}  // namespace vernier

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+
+namespace vernier {
+
+/// In which order the cuts act; see docs/user-guide.md.
+enum class SamplerDialect : uint8_t {
+  kOpenAI,  ///< temperature, min_p, top_k, top_p, each on what the one before left
+  kSglang,  ///< temperature, then top_k and top_p both on the whole distribution; with min_p one after another
+  kLlama,   ///< top_k, top_p, min_p, temperature last
+  kMlx,     ///< top_p, min_p, top_k, temperature last
+};
+
+/// A change to one token's logit: (logit + bias), then repetition (divides a positive logit, multiplies another), then
+/// minus `penalty`. A bias of -infinity bans the token.
+struct LogitEdit {
+  int32_t token = 0;
+  float bias = 0;
+  float repetition = 1;
+  float penalty = 0;
+};
+
+/// How the next token of one row is drawn. Equal specs over equal logits draw the same token on every backend.
+struct SampleSpec {
+  float temperature = 1;  ///< below 1e-5: the largest logit, ties to the lowest id
+  int32_t top_k = 0;      ///< 0: off
+  float top_p = 1;
+  float min_p = 0;
+  SamplerDialect dialect = SamplerDialect::kOpenAI;
+  uint64_t seed = 0;
+  uint32_t position = 0;  ///< index of the new token among the request's generated tokens
+  std::vector<LogitEdit> edits;
+};
+
+struct SampledToken {
+  int32_t token = 0;
+  float logprob = 0;  ///< natural log of its softmax probability before edits and cuts
+};
+
+/// The hash behind the noise: MurmurHash3-32 over seed low, seed high, position, token.
+uint32_t noise_hash(uint64_t seed, uint32_t position, uint32_t token);
+/// Gumbel noise -ln(-ln u) of that hash, by float32 polynomials of our own: the same bits on every backend.
+float gumbel_noise(uint64_t seed, uint32_t position, uint32_t token);
+
+/// The definition of sampling on host logits, [vocab]; overwrites them. A NaN is an error, never a token.
+Result<SampledToken> sample_row(std::span<float> logits, const SampleSpec& spec);
+
+}  // namespace vernier

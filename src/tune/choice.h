@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vernier {
+
+/// Why a candidate was taken or refused. Codes are stable: metrics count them and `--on-fallback` acts on them.
+enum class ReasonCode : uint8_t {
+  kChosen,    ///< the fastest of those that can
+  kSlower,    ///< can, and another is faster
+  kNeedsIsa,  ///< the machine, or --isa, lacks an instruction set
+  kCodec,     ///< does not read this codec
+  kShape,     ///< an extent is no multiple of what it needs
+  kNumerics,  ///< --numerics asks for more than it keeps
+  kRows,      ///< made for another number of rows
+  kNotBuilt,  ///< its backend is switched off in this build
+};
+
+std::string_view name(ReasonCode code);
+
+/// A verdict with the values that decided it, for people: "needs avx512_vnni; this machine has avx2".
+struct Reason {
+  ReasonCode code = ReasonCode::kChosen;
+  std::string detail;
+};
+
+/// What must be computed: an op and the facts that select a kernel, in a fixed order, as printable text.
+struct Problem {
+  std::string op;  ///< "linear", "attend"
+  struct Fact {
+    std::string name;
+    std::string value;
+  };
+  std::vector<Fact> facts;
+
+  std::string to_string() const;  ///< "linear(codec=q4_1, rows=576, cols=576, batch=1)"
+};
+
+/// Who could compute it, and the verdict.
+struct Candidate {
+  std::string kernel;  ///< stable name: "gemv_u4_avx2"
+  Reason reason;
+};
+
+/// A problem, every candidate with its reason, and the one taken: exactly one has kChosen.
+struct Choice {
+  Problem problem;
+  std::vector<Candidate> candidates;
+  std::string layout;  ///< of the packed weight or the cache, with its padding cost where there is one
+
+  const Candidate& chosen() const;
+};
+
+}  // namespace vernier
