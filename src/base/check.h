@@ -12,9 +12,9 @@ namespace vernier {
 }  // namespace vernier
 
 /// A programmer's error: no request, file or configuration can reach one. CHECK(condition, "format", values...).
-#define CHECK(condition, ...)                                                                        \
-  do {                                                                                               \
-    if (!(condition)) [[unlikely]] {                                                                 \
-      ::vernier::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__));        \
-    }                                                                                                \
+#define CHECK(condition, ...)                                                                 \
+  do {                                                                                        \
+    if (!(condition)) [[unlikely]] {                                                          \
+      ::vernier::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
+    }                                                                                         \
   } while (false)

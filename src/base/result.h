@@ -112,17 +112,18 @@ using Status = Result<void>;
 #define VERNIER_CONCAT_INNER(a, b) a##b
 #define VERNIER_CONCAT(a, b) VERNIER_CONCAT_INNER(a, b)
 
-/// TRY(expression): returns its Error from the enclosing function. TRY(auto x, expression): the same, and binds the value.
-#define TRY_STATUS(expression)                                            \
-  do {                                                                    \
-    if (auto try_result = (expression); !try_result.ok()) {               \
-      return ::vernier::Error(std::move(try_result).error());             \
-    }                                                                     \
+/// TRY(expression): returns its Error from the enclosing function. TRY(auto x, expression): the same, and binds the
+/// value.
+#define TRY_STATUS(expression)                                \
+  do {                                                        \
+    if (auto try_result = (expression); !try_result.ok()) {   \
+      return ::vernier::Error(std::move(try_result).error()); \
+    }                                                         \
   } while (false)
 #define TRY_BIND(declaration, expression) TRY_BIND_NAMED(VERNIER_CONCAT(try_result_, __LINE__), declaration, expression)
-#define TRY_BIND_NAMED(name, declaration, ...)               \
-  auto name = (__VA_ARGS__);                                 \
-  if (!name.ok()) {                                          \
-    return ::vernier::Error(std::move(name).error());        \
-  }                                                          \
+#define TRY_BIND_NAMED(name, declaration, ...)        \
+  auto name = (__VA_ARGS__);                          \
+  if (!name.ok()) {                                   \
+    return ::vernier::Error(std::move(name).error()); \
+  }                                                   \
   declaration = std::move(name).value()

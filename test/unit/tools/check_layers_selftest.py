@@ -1,0 +1,84 @@
+"""Proves that tools/check_layers.py sees each kind of breach, at its line, and lets the allowed pass."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tools"))
+import check_layers  # noqa: E402
+
+
+class CheckLayers(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.root = pathlib.Path(self.folder.name)
+        (self.root / "layers.toml").write_text((ROOT / "layers.toml").read_text())
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def breaches(self, path, text):
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        try:
+            return check_layers.check(self.root)
+        finally:
+            file.unlink()
+
+    def assert_breach(self, path, text, line):
+        found = self.breaches(path, text)
+        self.assertEqual(len(found), 1, found)
+        self.assertTrue(found[0].startswith(f"{path}:{line}:"), found)
+
+    def test_arrows_are_inherited(self):
+        for path, include in [("src/tensor/a.cc", "base/result.h"), ("src/checkpoint/a.cc", "tensor/qtensor.h"), ("src/ops/a.cc", "tune/choice.h"),
+                              ("src/engine/a.cc", "kv/pool.h"), ("src/engine/a.cc", "base/result.h"),
+                              ("src/backends/cpu/a.cc", "tune/problem.h"), ("src/backends/cpu/kernels/a.cc", "base/log.h"),
+                              ("src/backends/cpu/a.cc", "backends/cpu/b.h"), ("src/api/a.cc", "backends/cpu/b.h"),
+                              ("app/a.cc", "text/tokenizer.h"), ("app/a.cc", "vernier/engine.h"),
+                              ("src/kv/a.cc", "nlohmann/json.hpp"), ("src/models/a.cc", "ops/ops.h")]:
+            self.assertEqual(self.breaches(path, f'#include "{include}"\n'), [], f"{path} includes {include}")
+
+    def test_an_arrow_never_turns_back(self):
+        for path, include in [("src/base/a.cc", "tensor/shape.h"), ("src/kv/a.cc", "tensor/shape.h"),
+                              ("src/sched/a.h", "ops/ops.h"), ("src/models/a.cc", "tensor/shape.h"),
+                              ("src/text/a.cc", "engine/engine.h"), ("src/ops/a.cc", "kv/pool.h"),
+                              ("src/engine/a.cc", "backends/cpu/cpu_ops.h"), ("app/a.cc", "backends/cpu/cpu_ops.h"),
+                              ("src/backends/cpu/a.cc", "backends/cuda/b.h"), ("src/client/a.cc", "engine/engine.h"),
+                              ("include/vernier/a.h", "base/result.h"), ("src/tune/a.cc", "ops/ops.h")]:
+            self.assert_breach(path, f'\n// a line before\n  #  include "{include}"\n', 3)
+
+    def test_a_commented_include_is_none(self):
+        self.assertEqual(self.breaches("src/base/a.cc", '// #include "tensor/a.h"\n/*\n#include "ops/a.h"\n*/\n'), [])
+
+    def test_machine_conditions_live_under_backends(self):
+        for condition in ["#if defined(__AVX2__)", "#ifdef VERNIER_CUDA", "# ifndef __aarch64__", "#elif __x86_64__"]:
+            self.assert_breach("src/ops/a.cc", f"int a;\n{condition}\n", 2)
+            self.assertEqual(self.breaches("src/backends/cpu/a.cc", f"{condition}\n"), [])
+        self.assertEqual(self.breaches("src/ops/a.cc", "#ifdef NDEBUG\n#endif\n"), [])
+
+    def test_the_environment_is_read_in_app(self):
+        self.assert_breach("src/api/a.cc", 'auto x = std::getenv("HOME");\n', 1)
+        self.assert_breach("src/base/a.cc", "int a;\nextern char** environ;\n", 2)
+        self.assertEqual(self.breaches("app/a.cc", 'auto x = std::getenv("HOME");\n'), [])
+        self.assertEqual(self.breaches("src/api/a.cc", 'auto x = "getenv(";  // not getenv(x)\n'), [])
+
+    def test_links_follow_the_arrows(self):
+        readme = self.root / "src/kv/README.md"
+        readme.parent.mkdir(parents=True)
+        readme.write_text("kv\n")
+        self.assertEqual(self.breaches("src/kv/CMakeLists.txt", "vernier_room(kv DEPENDS base LIBRARIES fmt::fmt)\n"), [])
+        self.assert_breach("src/kv/CMakeLists.txt", "\nvernier_room(kv DEPENDS base ops)\n", 2)
+
+    def test_a_room_has_a_readme_and_a_place(self):
+        found = self.breaches("src/kv/CMakeLists.txt", "vernier_room(kv DEPENDS base)\n")
+        self.assertEqual(len(found), 1)
+        self.assertTrue(found[0].startswith("src/kv:1: a room needs a README.md"), found)
+        self.assert_breach("src/attic/a.cc", "int a;\n", 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
