@@ -1,0 +1,103 @@
+#include "base/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+namespace vernier {
+namespace {
+
+TEST(ThreadPool, EachChunkRunsOnceAndIsVisibleAfterwards) {
+  ThreadPool pool(3);
+  std::vector<int> counts;
+  for (int loop = 0; loop < 3000; ++loop) {
+    int chunks = loop % 23;
+    counts.assign(static_cast<size_t>(chunks), 0);
+    pool.parallel_for(chunks, [&](int chunk) { counts[static_cast<size_t>(chunk)] += chunk + 1; });
+    for (int chunk = 0; chunk < chunks; ++chunk) ASSERT_EQ(counts[static_cast<size_t>(chunk)], chunk + 1) << loop;
+  }
+}
+
+TEST(ThreadPool, NeighbouringLoopsOfDifferentSizesDoNotMix) {
+  // A late thread must not take a chunk of the next loop for one of the last.
+  ThreadPool pool(2);
+  for (int loop = 0; loop < 20000; ++loop) {
+    std::atomic<int> first{0};
+    std::atomic<int> second{0};
+    pool.parallel_for(2, [&](int) { first.fetch_add(1, std::memory_order_relaxed); });
+    pool.parallel_for(9, [&](int) { second.fetch_add(1, std::memory_order_relaxed); });
+    ASSERT_EQ(first.load(), 2);
+    ASSERT_EQ(second.load(), 9);
+  }
+}
+
+TEST(ThreadPool, ThreadIndicesAreDistinctWhileTheyRun) {
+  ThreadPool pool(4);
+  std::vector<std::atomic<int>> inside(4);
+  std::atomic<bool> clash{false};
+  for (int loop = 0; loop < 200; ++loop) {
+    pool.parallel_for(16, [&](int, int thread) {
+      if (inside[static_cast<size_t>(thread)].fetch_add(1) != 0) clash = true;
+      inside[static_cast<size_t>(thread)].fetch_sub(1);
+    });
+  }
+  EXPECT_FALSE(clash.load());
+}
+
+TEST(ThreadPool, WakesAfterALongIdleTime) {
+  ThreadPool pool(2);
+  for (int round = 0; round < 3; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // past the time a worker stays awake
+    std::atomic<int> helpers{0};
+    pool.parallel_for(2, [&](int, int thread) {
+      if (thread == 1) helpers.fetch_add(1);
+      auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+      // The caller's chunk lasts until the other thread has come.
+      while (thread == 0 && helpers.load() == 0 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    });
+    EXPECT_GE(helpers.load(), 1) << "no thread woke within 5 s";
+  }
+}
+
+TEST(ThreadPool, AThreadThatLostItsCoreRestsAndComesBack) {
+  ThreadPool pool(2);
+  std::atomic<int> helped{0};
+  auto loop = [&](std::chrono::microseconds hold) {
+    pool.parallel_for(2, [&](int, int thread) {
+      if (thread == 1) {
+        helped.fetch_add(1);
+        std::this_thread::sleep_for(hold);
+      } else {
+        auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(20);
+        while (std::chrono::steady_clock::now() < end) {
+        }
+      }
+    });
+  };
+  auto until_helped = [&](std::chrono::microseconds hold) {
+    int before = helped.load();
+    for (int i = 0; i < 100000 && helped.load() == before; ++i) loop(hold);
+    return helped.load() > before;
+  };
+  ASSERT_TRUE(until_helped(std::chrono::milliseconds(20)));
+  int after_stall = helped.load();
+  auto start = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - start < std::chrono::microseconds(500)) loop(std::chrono::microseconds(0));
+  EXPECT_EQ(helped.load(), after_stall) << "a thread that held a loop up for 20 ms took part again at once";
+  EXPECT_TRUE(until_helped(std::chrono::microseconds(0)));
+}
+
+TEST(ThreadPoolDeathTest, ALoopInsideALoopIsRefused) {
+  EXPECT_DEATH(
+      {
+        ThreadPool pool(2);
+        pool.parallel_for(2, [&](int) { pool.parallel_for(2, [](int) {}); });
+      },
+      "inside a loop");
+}
+
+}  // namespace
+}  // namespace vernier
