@@ -16,8 +16,8 @@ enum class SamplerDialect : uint8_t {
   kMlx,     ///< top_p, min_p, top_k, temperature last
 };
 
-/// A change to one token's logit: (logit + bias), then repetition (divides a positive logit, multiplies another), then
-/// minus `penalty`. A bias of -infinity bans the token.
+/// A change to one token's logit: plus bias, then repetition (divides a positive logit, multiplies another), then minus
+/// `penalty`; under kSglang minus penalty, then repetition, then plus bias. A bias of -infinity bans the token.
 struct LogitEdit {
   int32_t token = 0;
   float bias = 0;
@@ -34,17 +34,23 @@ struct SampleSpec {
   SamplerDialect dialect = SamplerDialect::kOpenAI;
   uint64_t seed = 0;
   uint32_t position = 0;  ///< index of the new token among the request's generated tokens
-  std::vector<LogitEdit> edits;
+  bool logprob = false;   ///< also report the token's log probability
+  std::vector<LogitEdit> edits = {};
 };
 
 struct SampledToken {
   int32_t token = 0;
-  float logprob = 0;  ///< natural log of its softmax probability before edits and cuts
+  float logprob = 0;  ///< natural log of its softmax probability before edits and cuts; 0 unless the spec asks
 };
+
+/// e^x and ln x by float32 polynomials of our own: the same bits on every backend. `portable_exp` is for x <= 0 and
+/// gives 0 below -87; `portable_log` is for positive normal numbers.
+float portable_exp(float x);
+float portable_log(float x);
 
 /// The hash behind the noise: MurmurHash3-32 over seed low, seed high, position, token.
 uint32_t noise_hash(uint64_t seed, uint32_t position, uint32_t token);
-/// Gumbel noise -ln(-ln u) of that hash, by float32 polynomials of our own: the same bits on every backend.
+/// Gumbel noise -ln(-ln u) of that hash; lies in [-3.11, 16.64].
 float gumbel_noise(uint64_t seed, uint32_t position, uint32_t token);
 
 /// The definition of sampling on host logits, [vocab]; overwrites them. A NaN is an error, never a token.

@@ -1,0 +1,261 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "ops/sample_spec.h"
+
+// Built with -ffp-contract=off: a fused multiply-add would round differently where the machine has one.
+
+namespace vernier {
+namespace {
+
+constexpr float kGreedyBelow = 1e-5F;
+constexpr float kLargestNoise = 16.64F;  // gumbel_noise at u = 1 - 2^-24
+constexpr float kBanned = -std::numeric_limits<float>::infinity();
+
+struct TokenScore {
+  int32_t token;
+  float score;  // logit, divided by the temperature where the dialect has done so
+};
+
+bool higher(const TokenScore& a, const TokenScore& b) {
+  return a.score > b.score || (a.score == b.score && a.token < b.token);
+}
+
+void apply_edit(float& logit, const LogitEdit& edit, SamplerDialect dialect) {
+  auto repeat = [&] { logit = logit > 0 ? logit / edit.repetition : logit * edit.repetition; };
+  if (dialect == SamplerDialect::kSglang) {
+    logit -= edit.penalty;
+    if (edit.repetition != 1) repeat();
+    logit += edit.bias;
+  } else {
+    logit += edit.bias;
+    if (edit.repetition != 1 && logit != kBanned) repeat();
+    logit -= edit.penalty;
+  }
+}
+
+/// The kept tokens, best first as far as they have been ordered. Cuts act on weights exp(score - best) as 32-bit fixed
+/// point, so that their sums do not depend on the order of addition.
+class Candidates {
+ public:
+  explicit Candidates(std::vector<TokenScore> tokens) : tokens_(std::move(tokens)) {
+    best_ = *std::ranges::min_element(tokens_, higher);
+  }
+
+  void keep_top_k(int32_t k) {
+    if (k <= 0 || static_cast<size_t>(k) >= tokens_.size()) return;
+    order(static_cast<size_t>(k));
+    tokens_.resize(static_cast<size_t>(k));
+  }
+
+  /// The smallest best-first prefix whose mass reaches p of all that is left; at least one.
+  void keep_top_p(float p) {
+    if (p < 1) tokens_.resize(prefix_of_mass(p));
+  }
+
+  void keep_min_p(float min_p) {
+    if (min_p <= 0) return;
+    auto below = [&](const TokenScore& t) {
+      return portable_exp(t.score - best_.score) < min_p && t.token != best_.token;
+    };
+    size_t ordered = ordered_;
+    if (std::erase_if(tokens_, below) > 0) ordered_ = std::min(ordered, tokens_.size());
+  }
+
+  /// Both cuts on the distribution as it was before either.
+  void keep_joint(int32_t k, float p) {
+    size_t by_mass = p < 1 ? prefix_of_mass(p) : tokens_.size();
+    size_t by_count = k > 0 ? std::min<size_t>(static_cast<size_t>(k), tokens_.size()) : tokens_.size();
+    size_t kept = std::min(by_mass, by_count);
+    if (kept < tokens_.size()) order(kept);
+    tokens_.resize(kept);
+  }
+
+  void divide(float temperature) {
+    for (TokenScore& t : tokens_) t.score /= temperature;
+    best_.score /= temperature;
+  }
+
+  /// The largest score + noise; ties to the lowest id.
+  int32_t draw(uint64_t seed, uint32_t position) const {
+    auto noisy = [&](const TokenScore& t) {
+      return t.score + gumbel_noise(seed, position, static_cast<uint32_t>(t.token));
+    };
+    TokenScore winner{best_.token, noisy(best_)};
+    for (const TokenScore& t : tokens_) {
+      if (t.score + kLargestNoise < winner.score || t.token == best_.token) continue;
+      TokenScore contender{t.token, noisy(t)};
+      if (higher(contender, winner)) winner = contender;
+    }
+    return winner.token;
+  }
+
+ private:
+  uint32_t weight(const TokenScore& t) const {
+    return static_cast<uint32_t>(portable_exp(t.score - best_.score) * 4294967040.0F);  // largest float below 2^32
+  }
+
+  /// Puts the best `count` tokens first, in order.
+  void order(size_t count) {
+    if (count <= ordered_) return;
+    auto from = tokens_.begin() + static_cast<std::ptrdiff_t>(ordered_);
+    auto middle = tokens_.begin() + static_cast<std::ptrdiff_t>(count);
+    if (middle != tokens_.end()) std::nth_element(from, middle - 1, tokens_.end(), higher);
+    std::sort(from, middle, higher);
+    ordered_ = count;
+  }
+
+  size_t prefix_of_mass(float p) {
+    uint64_t total = 0;
+    for (const TokenScore& t : tokens_) total += weight(t);
+    const double target = static_cast<double>(p) * static_cast<double>(total);
+    uint64_t mass = 0;
+    size_t count = 0;
+    while (count < tokens_.size() && (count == 0 || static_cast<double>(mass) < target)) {
+      if (count == ordered_) order(std::min(tokens_.size(), std::max<size_t>(64, 4 * count)));
+      mass += weight(tokens_[count++]);
+    }
+    return count;
+  }
+
+  std::vector<TokenScore> tokens_;
+  TokenScore best_;
+  size_t ordered_ = 0;
+};
+
+float log_probability(std::span<const float> logits, float largest, float chosen) {
+  double sum = 0;
+  for (float logit : logits) sum += static_cast<double>(portable_exp(logit - largest));
+  return static_cast<float>(static_cast<double>(chosen - largest) - std::log(sum));
+}
+
+int32_t draw_token(std::span<float> logits, float best_logit, const SampleSpec& spec) {
+  const bool uncut = spec.top_k <= 0 && spec.top_p >= 1 && spec.min_p <= 0;
+  std::vector<TokenScore> tokens;
+  // Left out at once: without cuts, what no noise can lift above the best, which has at least -3.11 of it; under top_p,
+  // what weighs nothing in fixed point (below e^-22.2 of the best), since the mass is reached before it.
+  const bool temperature_last = spec.dialect == SamplerDialect::kLlama || spec.dialect == SamplerDialect::kMlx;
+  float floor = kBanned;
+  if (uncut) floor = best_logit - (kLargestNoise + 3.12F) * spec.temperature;
+  if (spec.top_p < 1) floor = best_logit - 22.5F * (temperature_last ? 1.0F : spec.temperature);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] != kBanned && logits[i] >= floor) tokens.push_back({static_cast<int32_t>(i), logits[i]});
+  }
+  Candidates candidates(std::move(tokens));
+  switch (spec.dialect) {
+    case SamplerDialect::kOpenAI:
+      candidates.divide(spec.temperature);
+      candidates.keep_min_p(spec.min_p);
+      candidates.keep_top_k(spec.top_k);
+      candidates.keep_top_p(spec.top_p);
+      break;
+    case SamplerDialect::kSglang:
+      candidates.divide(spec.temperature);
+      if (spec.min_p > 0) {
+        candidates.keep_top_k(spec.top_k);
+        candidates.keep_top_p(spec.top_p);
+        candidates.keep_min_p(spec.min_p);
+      } else {
+        candidates.keep_joint(spec.top_k, spec.top_p);
+      }
+      break;
+    case SamplerDialect::kLlama:
+      candidates.keep_top_k(spec.top_k);
+      candidates.keep_top_p(spec.top_p);
+      candidates.keep_min_p(spec.min_p);
+      candidates.divide(spec.temperature);
+      break;
+    case SamplerDialect::kMlx:
+      candidates.keep_top_p(spec.top_p);
+      candidates.keep_min_p(spec.min_p);
+      candidates.keep_top_k(spec.top_k);
+      candidates.divide(spec.temperature);
+      break;
+  }
+  return candidates.draw(spec.seed, spec.position);
+}
+
+}  // namespace
+
+float portable_exp(float x) {
+  if (!(x > -87.0F)) return 0;
+  // x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts, the first exact for small n.
+  float n = std::nearbyintf(x * 1.44269504F);
+  float r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
+  float p = 1.0F / 5040;  // Taylor: the first term left out is below 6e-9
+  p = p * r + 1.0F / 720;
+  p = p * r + 1.0F / 120;
+  p = p * r + 1.0F / 24;
+  p = p * r + 1.0F / 6;
+  p = p * r + 0.5F;
+  p = p * r + 1.0F;
+  p = p * r + 1.0F;
+  return p * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+}
+
+float portable_log(float x) {
+  // x = 2^e m with m in [sqrt(1/2), sqrt(2)); ln m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172.
+  auto bits = std::bit_cast<int32_t>(x);
+  int32_t e = (bits - 0x3F3504F3) >> 23;
+  auto m = std::bit_cast<float>(bits - (e << 23));
+  float s = (m - 1.0F) / (m + 1.0F);
+  float z = s * s;
+  float p = 1.0F / 9;  // the first term left out is below 5e-9 of the result
+  p = p * z + 1.0F / 7;
+  p = p * z + 1.0F / 5;
+  p = p * z + 1.0F / 3;
+  float ln_m = 2.0F * s + 2.0F * s * z * p;
+  return static_cast<float>(e) * 0.693359375F + (static_cast<float>(e) * -2.12194440e-4F + ln_m);
+}
+
+uint32_t noise_hash(uint64_t seed, uint32_t position, uint32_t token) {
+  uint32_t h = 0;
+  for (uint32_t block : {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), position, token}) {
+    block *= 0xCC9E2D51U;
+    block = std::rotl(block, 15) * 0x1B873593U;
+    h = std::rotl(h ^ block, 13) * 5 + 0xE6546B64U;
+  }
+  h ^= 16;
+  h = (h ^ (h >> 16)) * 0x85EBCA6BU;
+  h = (h ^ (h >> 13)) * 0xC2B2AE35U;
+  return h ^ (h >> 16);
+}
+
+float gumbel_noise(uint64_t seed, uint32_t position, uint32_t token) {
+  float u = static_cast<float>(noise_hash(seed, position, token)) * 0x1p-32F;
+  u = std::clamp(u, 0x1p-32F, 1.0F - 0x1p-24F);
+  return -portable_log(-portable_log(u));
+}
+
+Result<SampledToken> sample_row(std::span<float> logits, const SampleSpec& spec) {
+  if (logits.empty()) return invalid_argument("no logits to sample from");
+  bool any_nan = false;
+  for (float logit : logits) any_nan |= logit != logit;
+  if (any_nan) {
+    return make_error(ErrorCode::kInternal, "a logit is NaN; the model or its scales are damaged: no token is drawn");
+  }
+  std::vector<float> raw;
+  if (spec.logprob && !spec.edits.empty()) raw.assign(logits.begin(), logits.end());
+
+  for (const LogitEdit& edit : spec.edits) {
+    if (edit.token < 0 || static_cast<size_t>(edit.token) >= logits.size()) {
+      return invalid_argument("a logit edit names token {}, the vocabulary has {}", edit.token, logits.size());
+    }
+    apply_edit(logits[static_cast<size_t>(edit.token)], edit, spec.dialect);
+  }
+  auto best = std::ranges::max_element(logits);  // the first of equals
+  if (*best == kBanned) return invalid_argument("every token is banned; allow at least one");
+
+  SampledToken sampled{static_cast<int32_t>(best - logits.begin()), 0};
+  if (spec.temperature >= kGreedyBelow) sampled.token = draw_token(logits, *best, spec);
+  if (spec.logprob) {
+    std::span<const float> original = raw.empty() ? std::span<const float>(logits) : std::span<const float>(raw);
+    sampled.logprob =
+        log_probability(original, *std::ranges::max_element(original), original[static_cast<size_t>(sampled.token)]);
+  }
+  return sampled;
+}
+
+}  // namespace vernier

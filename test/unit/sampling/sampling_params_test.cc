@@ -1,0 +1,70 @@
+#include "sampling/sampling_params.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace vernier {
+namespace {
+
+const LogitEdit* find(const SampleSpec& spec, int32_t token) {
+  auto it = std::ranges::find(spec.edits, token, &LogitEdit::token);
+  return it == spec.edits.end() ? nullptr : &*it;
+}
+
+TEST(TokenHistory, OpenAIPenaltiesSeeTheOutputAndRepetitionThePromptToo) {
+  const std::vector<int32_t> prompt = {3, 3, 5};
+  TokenHistory history(prompt);
+  history.append(5);
+  history.append(5);
+  history.append(7);
+  SamplingParams params{.repetition_penalty = 1.3F, .frequency_penalty = 0.6F, .presence_penalty = 0.3F};
+  SampleSpec spec = history.next_spec(params, 0);
+  EXPECT_EQ(spec.position, 3U);
+  EXPECT_EQ(spec.edits.size(), 3U);
+  EXPECT_FLOAT_EQ(find(spec, 3)->penalty, 0);
+  EXPECT_FLOAT_EQ(find(spec, 3)->repetition, 1.3F);
+  EXPECT_FLOAT_EQ(find(spec, 5)->penalty, 2 * 0.6F + 0.3F);
+  EXPECT_FLOAT_EQ(find(spec, 7)->penalty, 0.6F + 0.3F);
+}
+
+TEST(TokenHistory, LlamaPenaltiesSeeTheLast64TokensWithThePrompt) {
+  std::vector<int32_t> prompt(70, 1);
+  prompt.back() = 2;
+  TokenHistory history(prompt);
+  for (int i = 0; i < 62; ++i) history.append(9);
+  SamplingParams params{.frequency_penalty = 0.5F, .dialect = SamplerDialect::kLlama};
+  SampleSpec spec = history.next_spec(params, 0);
+  ASSERT_NE(find(spec, 1), nullptr);
+  EXPECT_FLOAT_EQ(find(spec, 1)->penalty, 0.5F);
+  EXPECT_FLOAT_EQ(find(spec, 2)->penalty, 0.5F);
+  EXPECT_FLOAT_EQ(find(spec, 9)->penalty, 62 * 0.5F);
+  history.append(9);
+  EXPECT_EQ(find(history.next_spec(params, 0), 1), nullptr);
+}
+
+TEST(TokenHistory, FurtherChoicesHaveSeedsOfTheirOwn) {
+  TokenHistory history({});
+  SamplingParams params{.seed = 42};
+  EXPECT_EQ(history.next_spec(params, 0).seed, 42U);
+  EXPECT_NE(history.next_spec(params, 1).seed, history.next_spec(params, 2).seed);
+  EXPECT_EQ(choice_seed(1, 1), 0U);  // fmix64(0) = 0: the bijection's fixed point
+}
+
+TEST(SamplingParams, OutOfRangeFieldsAreNamed) {
+  SamplingParams params{.top_p = 7};
+  EXPECT_NE(params.check(10).error().message.find("top_p"), std::string::npos);
+  params = {.temperature = -1};
+  EXPECT_NE(params.check(10).error().message.find("temperature"), std::string::npos);
+  params = {.logit_bias = {{10, 1.0F}}};
+  EXPECT_NE(params.check(10).error().message.find("token 10"), std::string::npos);
+  EXPECT_TRUE(SamplingParams{}.check(10).ok());
+}
+
+TEST(SamplerDialect, UnknownNamesAreRefusedWithTheList) {
+  EXPECT_EQ(parse_sampler_dialect("llama").value(), SamplerDialect::kLlama);
+  EXPECT_NE(parse_sampler_dialect("gpt").error().message.find("openai, sglang, llama or mlx"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace vernier
