@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.h"
+
 namespace vernier {
 
 /// What one stored code means before any scale acts on it.
@@ -77,8 +79,16 @@ struct Codec {
   int block_bytes;  ///< kGgufBlock: bytes of one block; else 0
 
   bool is_dense() const { return packing == Packing::kPlain && inner == ScaleType::kNone; }
-  /// Bytes of the codes of one row of `cols` columns (for kGgufBlock the scales are among them).
+  /// Bytes of the codes of one row of `cols` columns (for kGgufBlock the scales are among them); the largest int64
+  /// where they do not fit, which no byte count of a file equals. `cols` is a positive multiple of column_multiple().
   int64_t row_bytes(int64_t cols) const;
+  /// Bytes of the codes of [rows, cols]. Refuses extents below 1, counts beyond 64 bits, and a `cols` that is no
+  /// multiple of column_multiple().
+  Result<int64_t> code_bytes(int64_t rows, int64_t cols) const;
+  /// What the columns must be a multiple of: the group, where rows hold whole groups only; else 1.
+  int64_t column_multiple() const;
+  int64_t groups_down(int64_t rows) const;    ///< scale groups along the rows, a ragged last one included
+  int64_t groups_across(int64_t cols) const;  ///< scale groups along the columns
   bool operator==(const Codec& other) const {
     return id == other.id && group_rows == other.group_rows && group_cols == other.group_cols && inner == other.inner;
   }

@@ -18,6 +18,7 @@ class Tensor {
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   std::span<const std::byte> bytes() const { return bytes_.span(); }
+  const Bytes& storage() const { return bytes_; }  ///< the same bytes, to share
 
   /// All elements as float32, in order. Exact for f32, bf16 and f16; i32 rounds to nearest even.
   std::vector<float> to_floats() const;
