@@ -20,12 +20,16 @@ struct RopeLlama3 {
   double high_frequency_factor = 4;
   double original_max_positions = 8192;
 };
+/// Each pair's frequency divided by its own number, [dim / 2]; GGUF files store scaling this way.
+struct RopeDivisors {
+  std::vector<float> divisors;
+};
 
 /// Rotary embedding of the first `dim` numbers of a head; pairs are (i, i + dim / 2).
 struct RopeSpec {
   double base = 10000;
   int dim = 0;
-  std::variant<RopePlain, RopeLinear, RopeLlama3> scaling;
+  std::variant<RopePlain, RopeLinear, RopeLlama3, RopeDivisors> scaling;
 
   /// One angle step for each pair, in float32, [dim / 2].
   std::vector<float> frequencies() const;

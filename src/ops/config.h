@@ -20,7 +20,8 @@ class Config {
   Config(nlohmann::json tree, std::string where);
 
   const std::string& where() const { return where_; }
-  bool has(std::string_view key) const;  ///< present and not null; does not count as read
+  bool has(std::string_view key) const;       ///< present and not null; does not count as read
+  bool contains(std::string_view key) const;  ///< present, null included; does not count as read
 
   Result<int64_t> integer(std::string_view key);  ///< required
   Result<int64_t> integer(std::string_view key, int64_t fallback);
@@ -35,7 +36,7 @@ class Config {
 
   /// Keys that change no arithmetic of a forward pass.
   void ignore(std::initializer_list<std::string_view> keys);
-  /// An error naming each key that was neither read nor ignored.
+  /// An error naming each key that was neither read nor ignored. A null asks for nothing and passes.
   Status finish() const;
 
  private:

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "models/decoder_spec.h"
+#include "ops/config.h"
+
+namespace vernier {
+
+/// One reader for each family, in the file of its name. A reader takes what it knows; `read_decoder` then refuses keys
+/// that it left unread.
+Result<DecoderSpec> read_llama(Config& config);
+Result<DecoderSpec> read_mistral(Config& config);
+Result<DecoderSpec> read_qwen2(Config& config);
+Result<DecoderSpec> read_qwen3(Config& config);
+Result<DecoderSpec> read_gemma3_text(Config& config);
+Result<DecoderSpec> read_gemma3(Config& config);
+
+}  // namespace vernier

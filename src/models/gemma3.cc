@@ -1,0 +1,154 @@
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "models/families.h"
+#include "models/read_config.h"
+
+namespace vernier {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kFullBase = 1e6;
+constexpr double kSlidingBase = 1e4;
+
+struct RopePair {
+  RopeSpec full, sliding;
+};
+
+/// The newer spelling has settings for each layer type; the older has `rope_theta` with `rope_scaling` for full layers
+/// and `rope_local_base_freq`, never scaled, for sliding ones. A flat `rope_parameters` is about full layers, too.
+Result<RopePair> read_ropes(Config& config, int head_dim) {
+  TRY_BIND(double local_base, config.number("rope_local_base_freq", kSlidingBase));
+  if (!(local_base > 0)) {
+    return config_error(config, fmt::format("'rope_local_base_freq' is {}, expected a positive number", local_base));
+  }
+  RopePair ropes;
+  ropes.sliding.base = local_base;
+  ropes.sliding.dim = head_dim;
+  const Json& parameters = config.raw("rope_parameters");
+  if (!parameters.is_object() ||
+      (!parameters.contains("full_attention") && !parameters.contains("sliding_attention"))) {
+    TRY_BIND(ropes.full, read_rope(config, head_dim, kFullBase));
+    return ropes;
+  }
+  const std::string where = config.where() + ": rope_parameters";
+  Config by_type(parameters, where);
+  TRY_BIND(ropes.full, parse_rope(by_type.raw("full_attention"), where + ": full_attention", head_dim, kFullBase));
+  TRY_BIND(ropes.sliding,
+           parse_rope(by_type.raw("sliding_attention"), where + ": sliding_attention", head_dim, local_base));
+  TRY_STATUS(by_type.finish());
+  auto conflict = [&](const char* key, const RopeSpec& rope) {
+    return config_error(config, fmt::format("'{}' disagrees with 'rope_parameters', which asks for {}; remove the "
+                                            "wrong one",
+                                            key, rope.to_string()));
+  };
+  if (config.has("rope_local_base_freq") && ropes.sliding.base != local_base) {
+    return conflict("rope_local_base_freq", ropes.sliding);
+  }
+  if (config.has("rope_theta")) {
+    TRY_BIND(double base, config.number("rope_theta"));
+    if (base != ropes.full.base) return conflict("rope_theta", ropes.full);
+  }
+  if (config.has("rope_scaling")) {
+    TRY_BIND(RopeSpec older,
+             parse_rope(config.raw("rope_scaling"), config.where() + ": rope_scaling", head_dim, ropes.full.base));
+    if (older.frequencies() != ropes.full.frequencies()) return conflict("rope_scaling", ropes.full);
+  }
+  config.ignore({"rope_theta", "rope_scaling"});
+  return ropes;
+}
+
+/// One full layer after each `pattern - 1` sliding ones, unless `layer_types` says otherwise.
+Result<std::vector<bool>> read_sliding_layers(Config& config, int64_t layers) {
+  TRY_BIND(auto types, read_layer_types(config, layers));
+  const char* key = config.has("sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern";
+  TRY_BIND(int64_t pattern, config.integer(key, 6));
+  config.ignore({"sliding_window_pattern", "_sliding_window_pattern"});
+  if (pattern < 1) return config_error(config, fmt::format("'{}' is {}, expected 1 or more", key, pattern));
+  if (types) return *std::move(types);
+  std::vector<bool> slides;
+  for (int64_t layer = 0; layer < layers; ++layer) slides.push_back((layer + 1) % pattern != 0);
+  return slides;
+}
+
+Result<DecoderSpec> read_text(Config& config) {
+  SizeDefaults defaults;
+  defaults.vocab = 262208;
+  defaults.hidden = 2304;
+  defaults.ffn = 9216;
+  defaults.layers = 26;
+  defaults.heads = 8;
+  if (!config.contains("num_key_value_heads")) defaults.kv_heads = 4;
+  defaults.head_dim = 256;
+  defaults.max_positions = 131072;
+  TRY_BIND(DecoderSizes sizes, read_sizes(config, defaults, true));
+  DecoderSpec& spec = sizes.spec;
+  TRY_BIND(spec.act, read_act(config, "hidden_activation", "gelu_pytorch_tanh"));
+  config.ignore({"hidden_act"});  // an older alias that the reference does not read
+  spec.norm_rule = NormRule::kOnePlus;
+  spec.post_norms = true;
+  spec.embed_scale = std::sqrt(static_cast<float>(spec.hidden));
+  TRY_BIND(bool attention_bias, config.boolean("attention_bias", false));
+  spec.qkv_bias = spec.output_bias = attention_bias ? BiasRule::kRequired : BiasRule::kNone;
+  TRY_STATUS(require_false(config, "use_bidirectional_attention", "attention to later tokens"));
+  if (config.has("attn_logit_softcapping")) {
+    return config_error(config, "'attn_logit_softcapping' is set; Gemma 3 has none, remove it or name the right model");
+  }
+  config.ignore({"attn_logit_softcapping"});
+  TRY_BIND(double cap, config.number("final_logit_softcapping", 0));
+  if (cap < 0) return config_error(config, fmt::format("'final_logit_softcapping' is {}, expected above 0", cap));
+  spec.final_soft_cap = static_cast<float>(cap);
+
+  AttnSpec attn = sizes.attn;
+  attn.qk_norm = true;
+  TRY_BIND(double scalar, config.number("query_pre_attn_scalar", 256));
+  if (!(scalar > 0)) {
+    return config_error(config, fmt::format("'query_pre_attn_scalar' is {}, expected a positive number", scalar));
+  }
+  attn.scale = static_cast<float>(1.0 / std::sqrt(scalar));
+  TRY_BIND(RopePair ropes, read_ropes(config, attn.head_dim));
+  TRY_BIND(std::vector<bool> slides, read_sliding_layers(config, sizes.layers));
+  TRY_BIND(std::optional<int> window, read_window(config, 4096));
+  for (bool sliding : slides) {
+    if (sliding && !window) return config_error(config, "layers slide, and 'sliding_window' is null");
+    LayerSpec layer{attn, sizes.ffn};
+    layer.attn.rope = sliding ? ropes.sliding : ropes.full;
+    if (sliding) layer.attn.window = window;
+    spec.layers.push_back(std::move(layer));
+  }
+  return spec;
+}
+
+}  // namespace
+
+Result<DecoderSpec> read_gemma3_text(Config& config) {
+  return read_text(config);
+}
+
+Result<DecoderSpec> read_gemma3(Config& config) {
+  Json text = config.raw("text_config");
+  if (!text.is_object()) {
+    return config_error(config, "'text_config' is missing; the text model of Gemma 3 is described there");
+  }
+  // Fine-tuning tools write text keys on both levels: a nested value that is not null wins, as in the reference.
+  for (const char* key : {"tie_word_embeddings", "vocab_size", "torch_dtype", "dtype"}) {
+    if ((!text.contains(key) || text[key].is_null()) && config.has(key)) text[key] = config.raw(key);
+    config.ignore({key});
+  }
+  // The picture side: text alone is served, and its weights are left where they are.
+  config.ignore({"architectures",     "model_type",           "vision_config",     "mm_tokens_per_image",
+                 "image_token_index", "image_token_id",       "boi_token_index",   "eoi_token_index",
+                 "boi_token_id",      "eoi_token_id",         "bos_token_id",      "eos_token_id",
+                 "pad_token_id",      "transformers_version", "initializer_range", "_name_or_path",
+                 "unsloth_fixed",     "unsloth_version",      "use_cache",         "auto_map"});
+  Config nested(std::move(text), config.where() + ": text_config");
+  TRY_BIND(DecoderSpec spec, read_text(nested));
+  TRY_STATUS(nested.finish());
+  spec.prefix = "model.language_model.";
+  spec.other = {"language_model.model.", "model."};
+  return spec;
+}
+
+}  // namespace vernier

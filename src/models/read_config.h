@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/decoder_spec.h"
+#include "ops/config.h"
+
+namespace vernier {
+
+/// Steps that every family's reader shares. Each reads its keys, checks them, and leaves the others unread so that
+/// Config::finish names them.
+
+/// Values that a family assumes where the configuration has no such key; unset ones are required.
+struct SizeDefaults {
+  std::optional<int64_t> vocab, hidden, ffn, layers, heads, kv_heads, head_dim, max_positions;
+};
+
+/// Sizes, norm epsilon and tie flag; marks the keys that no forward pass depends on. `attn` is the same in all layers
+/// so far: without rope, window and scale.
+struct DecoderSizes {
+  DecoderSpec spec;  ///< all but layers
+  AttnSpec attn;
+  int64_t layers = 0;
+  int64_t ffn = 0;
+};
+Result<DecoderSizes> read_sizes(Config& config, const SizeDefaults& defaults, bool tied_by_default);
+
+/// "silu" or "gelu_pytorch_tanh" under `key`.
+Result<Act> read_act(Config& config, std::string_view key, std::string_view fallback);
+
+/// Rope in either spelling: `rope_theta` with `rope_scaling`, or `rope_parameters`. Both at once must agree.
+Result<RopeSpec> read_rope(Config& config, int head_dim, double default_base);
+/// One set of settings as `rope_scaling` or `rope_parameters` spell it, `base` where it names none.
+Result<RopeSpec> parse_rope(const nlohmann::json& settings, const std::string& where, int head_dim, double base);
+
+/// Which layers slide, from `layer_types`; nullopt where the configuration has none.
+Result<std::optional<std::vector<bool>>> read_layer_types(Config& config, int64_t layers);
+/// A window in tokens, the query included; at least 1.
+Result<std::optional<int>> read_window(Config& config, std::optional<int64_t> fallback);
+/// Qwen's rule: `layer_types`, else layers from `max_window_layers` on; none unless `use_sliding_window`.
+Result<std::vector<std::optional<int>>> read_qwen_windows(Config& config, int64_t layers);
+
+/// An error unless `key` is absent, null or false.
+Status require_false(Config& config, std::string_view key, std::string_view why);
+
+/// All layers equal but for their windows.
+void fill_layers(DecoderSizes& sizes, const AttnSpec& attn, const std::vector<std::optional<int>>& windows);
+
+Error config_error(const Config& config, std::string message);
+
+}  // namespace vernier

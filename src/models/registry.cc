@@ -1,0 +1,171 @@
+#include "models/registry.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "models/families.h"
+
+namespace vernier {
+namespace {
+
+struct Family {
+  std::string_view model_type;
+  std::string_view architecture;
+  Result<DecoderSpec> (*read)(Config&);
+};
+
+constexpr std::array kFamilies = {
+    Family{"gemma3", "Gemma3ForConditionalGeneration", read_gemma3},
+    Family{"gemma3_text", "Gemma3ForCausalLM", read_gemma3_text},
+    Family{"llama", "LlamaForCausalLM", read_llama},
+    Family{"mistral", "MistralForCausalLM", read_mistral},
+    Family{"qwen2", "Qwen2ForCausalLM", read_qwen2},
+    Family{"qwen3", "Qwen3ForCausalLM", read_qwen3},
+};
+
+struct Waiting {
+  std::string_view model_type;
+  std::string_view needs;
+};
+
+/// Published families that somebody will try. A type that is not here is refused, too, as unknown.
+constexpr std::array kWaiting = {
+    Waiting{"gemma", "Gemma 1's reader"},
+    Waiting{"gemma2", "soft caps on attention logits and Gemma 2's reader"},
+    Waiting{"gemma3n", "alternating updates and per-layer embeddings"},
+    Waiting{"gemma4", "Gemma 4's reader and experts"},
+    Waiting{"gemma4_text", "Gemma 4's reader and experts"},
+    Waiting{"gpt_oss", "experts, attention sinks and YaRN rope"},
+    Waiting{"mixtral", "experts"},
+    Waiting{"qwen2_moe", "experts"},
+    Waiting{"qwen3_moe", "experts"},
+    Waiting{"qwen3_next", "linear attention and experts"},
+    Waiting{"qwen3_5", "linear attention"},
+    Waiting{"qwen2_vl", "pictures and rope over several axes"},
+    Waiting{"qwen2_5_vl", "pictures and rope over several axes"},
+    Waiting{"qwen3_vl", "pictures and rope over several axes"},
+    Waiting{"deepseek_v2", "latent attention and experts"},
+    Waiting{"deepseek_v3", "latent attention and experts"},
+    Waiting{"deepseek_v32", "sparse latent attention and experts"},
+    Waiting{"kimi_k2", "latent attention and experts"},
+    Waiting{"longcat_flash", "latent attention and experts that do nothing"},
+    Waiting{"llama4", "experts and chunked attention"},
+    Waiting{"llama4_text", "experts and chunked attention"},
+    Waiting{"mllama", "pictures and cross attention"},
+    Waiting{"mistral3", "pictures and Ministral's rope"},
+    Waiting{"ministral", "its reader"},
+    Waiting{"ministral3", "YaRN rope and its reader"},
+    Waiting{"phi", "layer norms with bias"},
+    Waiting{"phi3", "fused projections on disk and long rope"},
+    Waiting{"phimoe", "experts and long rope"},
+    Waiting{"smollm3", "layers without rope"},
+    Waiting{"olmo2", "norms after each branch only"},
+    Waiting{"olmo3", "norms after each branch only"},
+    Waiting{"olmoe", "experts"},
+    Waiting{"granite", "its multipliers"},
+    Waiting{"granitemoe", "experts and its multipliers"},
+    Waiting{"granitemoehybrid", "state-space layers"},
+    Waiting{"glm4", "partial rope and its reader"},
+    Waiting{"glm4_moe", "experts and partial rope"},
+    Waiting{"cohere", "layer norms and parallel branches"},
+    Waiting{"cohere2", "layer norms and parallel branches"},
+    Waiting{"exaone4", "its reader"},
+    Waiting{"nemotron", "layer norms and squared ReLU"},
+    Waiting{"nemotron_h", "state-space layers"},
+    Waiting{"falcon", "layer norms and parallel branches"},
+    Waiting{"falcon_h1", "state-space layers"},
+    Waiting{"mamba", "state-space layers"},
+    Waiting{"mamba2", "state-space layers"},
+    Waiting{"jamba", "state-space layers and experts"},
+    Waiting{"starcoder2", "layer norms with bias"},
+    Waiting{"stablelm", "layer norms and partial rope"},
+    Waiting{"gpt2", "learnt positions"},
+    Waiting{"gpt_neox", "layer norms and parallel branches"},
+    Waiting{"gptj", "layer norms and parallel branches"},
+    Waiting{"opt", "learnt positions"},
+    Waiting{"bloom", "ALiBi positions"},
+    Waiting{"mpt", "ALiBi positions"},
+    Waiting{"internlm2", "fused projections on disk"},
+    Waiting{"baichuan", "fused projections on disk"},
+    Waiting{"minicpm", "its multipliers"},
+    Waiting{"minimax", "linear attention and experts"},
+    Waiting{"minimax_m2", "experts"},
+    Waiting{"bert", "encoders"},
+    Waiting{"roberta", "encoders"},
+    Waiting{"xlm-roberta", "encoders"},
+    Waiting{"modernbert", "encoders"},
+    Waiting{"t5", "encoders with decoders"},
+    Waiting{"whisper", "sound"},
+};
+
+std::string list_supported() {
+  std::string list;
+  for (const Family& family : kFamilies) {
+    if (!list.empty()) list += ", ";
+    list += family.model_type;
+  }
+  return list;
+}
+
+Result<std::vector<std::string>> read_architectures(Config& config) {
+  std::vector<std::string> names;
+  const nlohmann::json& value = config.raw("architectures");
+  if (value.is_null()) return names;
+  if (!value.is_array()) return Error{ErrorCode::kInvalidArgument, "'architectures' is no list", config.where()};
+  for (const nlohmann::json& name : value) {
+    if (!name.is_string()) {
+      return Error{ErrorCode::kInvalidArgument, "'architectures' holds something that is no string", config.where()};
+    }
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+/// By model type; a configuration without one is found by its architecture.
+Result<const Family*> find_family(Config& config) {
+  TRY_BIND(std::string type, config.text("model_type", ""));
+  TRY_BIND(std::vector<std::string> architectures, read_architectures(config));
+  auto names = [&](const Family& family) {
+    return std::find(architectures.begin(), architectures.end(), family.architecture) != architectures.end();
+  };
+  for (const Family& family : kFamilies) {
+    if (type.empty() ? !names(family) : family.model_type != type) continue;
+    if (!architectures.empty() && !names(family)) {
+      return Error{ErrorCode::kUnsupported,
+                   fmt::format("architecture '{}' of model type '{}' is not built; expected {}", architectures[0],
+                               family.model_type, family.architecture),
+                   config.where()};
+    }
+    return &family;
+  }
+  for (const Waiting& waiting : kWaiting) {
+    if (waiting.model_type != type) continue;
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("model type '{}' is recognised and not built yet: it waits for {}; supported are {}", type,
+                             waiting.needs, list_supported()),
+                 config.where()};
+  }
+  std::string found = !type.empty()           ? fmt::format("model type '{}' is unknown", type)
+                      : architectures.empty() ? "neither 'model_type' nor 'architectures' is set"
+                                              : fmt::format("architecture '{}' is unknown", architectures[0]);
+  return Error{ErrorCode::kUnsupported, fmt::format("{}; supported are {}", found, list_supported()), config.where()};
+}
+
+}  // namespace
+
+Result<DecoderSpec> read_decoder(Config& config) {
+  TRY_BIND(const Family* family, find_family(config));
+  TRY_BIND(DecoderSpec spec, family->read(config));
+  spec.family = family->model_type;
+  TRY_STATUS(config.finish());
+  return spec;
+}
+
+std::vector<std::string> supported_model_types() {
+  std::vector<std::string> types;
+  for (const Family& family : kFamilies) types.emplace_back(family.model_type);
+  return types;
+}
+
+}  // namespace vernier
