@@ -1,0 +1,58 @@
+#include <immintrin.h>
+
+#include "backends/cpu/kernels/peak.h"
+
+namespace vernier::avx512 {
+namespace {
+
+constexpr int kChains = 12;  // independent accumulators, enough to hide the latency of either loop
+
+int64_t f32_fma(int64_t rounds) {
+  __m512 acc[kChains];
+  __m512 x = _mm512_set1_ps(0.3F);
+  for (auto& a : acc) a = x;
+  for (int64_t r = 0; r < rounds; ++r) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) {
+      acc[i] = _mm512_fmadd_ps(x, x, acc[i]);
+      asm volatile("" : "+v"(acc[i]), "+v"(x));
+    }
+  }
+  return rounds * kChains * 32;
+}
+
+int64_t int8_dot(int64_t rounds) {
+  __m512i acc[kChains];
+  __m512i x = _mm512_set1_epi8(1);
+  for (auto& a : acc) a = x;
+  for (int64_t r = 0; r < rounds; ++r) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) {
+      acc[i] = _mm512_dpbusd_epi32(acc[i], x, x);
+      asm volatile("" : "+v"(acc[i]), "+v"(x));
+    }
+  }
+  return rounds * kChains * 128;
+}
+
+uint64_t read(const std::byte* data, size_t size_bytes) {
+  __m512i sum[4] = {};
+  for (size_t i = 0; i + 256 <= size_bytes; i += 256) {
+    for (size_t k = 0; k < 4; ++k) {
+      _mm_prefetch(reinterpret_cast<const char*>(data + i + 2048 + 64 * k), _MM_HINT_T0);
+      sum[k] = _mm512_xor_si512(sum[k], _mm512_loadu_si512(data + i + 64 * k));
+    }
+  }
+  __m512i all = _mm512_xor_si512(_mm512_xor_si512(sum[0], sum[1]), _mm512_xor_si512(sum[2], sum[3]));
+  uint64_t words[8];
+  _mm512_storeu_si512(words, all);
+  return words[0] ^ words[1] ^ words[2] ^ words[3] ^ words[4] ^ words[5] ^ words[6] ^ words[7];
+}
+
+}  // namespace
+
+PeakLoops peak_loops() {
+  return {f32_fma, int8_dot, read};
+}
+
+}  // namespace vernier::avx512
