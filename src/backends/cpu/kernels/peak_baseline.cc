@@ -8,32 +8,48 @@ namespace {
 using Floats = float __attribute__((vector_size(16)));
 using Shorts = int16_t __attribute__((vector_size(16)));  // no 8-bit dot is common to all machines
 
-constexpr int kChains = 10;  // independent accumulators, enough to hide the latency of either loop
+constexpr int kChains = 10;  // independent accumulators hide the latency; named, so that they stay in registers
 
 int64_t f32_fma(int64_t rounds) {
-  Floats acc[kChains];
   Floats x = {0.3F, 0.3F, 0.3F, 0.3F};
-  for (auto& a : acc) a = x;
+  Floats a0 = x, a1 = x, a2 = x, a3 = x, a4 = x, a5 = x, a6 = x, a7 = x, a8 = x, a9 = x;
+  auto step = [&x](Floats& a) {
+    a += x * x;
+    asm volatile("" : "+x"(a), "+x"(x));
+  };
   for (int64_t r = 0; r < rounds; ++r) {
-#pragma GCC unroll 12
-    for (int i = 0; i < kChains; ++i) {
-      acc[i] += x * x;
-      asm volatile("" : "+x"(acc[i]), "+x"(x));
-    }
+    step(a0);
+    step(a1);
+    step(a2);
+    step(a3);
+    step(a4);
+    step(a5);
+    step(a6);
+    step(a7);
+    step(a8);
+    step(a9);
   }
   return rounds * kChains * 8;
 }
 
 int64_t int8_dot(int64_t rounds) {
-  Shorts acc[kChains];
   Shorts x = {1, 1, 1, 1, 1, 1, 1, 1};
-  for (auto& a : acc) a = x;
+  Shorts a0 = x, a1 = x, a2 = x, a3 = x, a4 = x, a5 = x, a6 = x, a7 = x, a8 = x, a9 = x;
+  auto step = [&x](Shorts& a) {
+    a += x * x;
+    asm volatile("" : "+x"(a), "+x"(x));
+  };
   for (int64_t r = 0; r < rounds; ++r) {
-#pragma GCC unroll 12
-    for (int i = 0; i < kChains; ++i) {
-      acc[i] += x * x;
-      asm volatile("" : "+x"(acc[i]), "+x"(x));
-    }
+    step(a0);
+    step(a1);
+    step(a2);
+    step(a3);
+    step(a4);
+    step(a5);
+    step(a6);
+    step(a7);
+    step(a8);
+    step(a9);
   }
   return rounds * kChains * 16;
 }
