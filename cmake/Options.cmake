@@ -2,6 +2,13 @@
 option(VERNIER_CUDA "Build the CUDA backend" OFF)
 option(VERNIER_MLX "Build the MLX backend" OFF)
 option(VERNIER_TESTS "Build the tests" ON)
+foreach(backend CUDA MLX)
+  string(TOLOWER "${backend}" folder)
+  if(VERNIER_${backend} AND NOT EXISTS "${PROJECT_SOURCE_DIR}/src/backends/${folder}/CMakeLists.txt")
+    message(WARNING "The ${backend} backend is not built yet: this build links its stub, src/backends/absent, and runs on "
+                    "the CPU only.")
+  endif()
+endforeach()
 set(VERNIER_SANITIZE "" CACHE STRING "Sanitizers for every target: 'address,undefined' or 'thread'")
 
 set(CMAKE_CXX_STANDARD 20)
