@@ -85,8 +85,9 @@ Status SequenceRunner::run_chunks(std::span<const int32_t> tokens, Rows sampled,
     TRY_STATUS(plan(tokens.first(rows), wanted));
     ops_->begin(view_);
     {
-      Value hidden = decoder_.forward(*ops_);
-      TRY_STATUS(finish(wanted == Rows::kNone ? hidden : decoder_.head(*ops_, hidden)));
+      Value result = decoder_.forward(*ops_);
+      if (wanted != Rows::kNone) result = decoder_.head(*ops_, result);
+      TRY_STATUS(finish(result));
     }
     commit();
     tokens = tokens.subspan(rows);

@@ -88,6 +88,24 @@ Result<Decoder> Decoder::bind(DecoderSpec spec, Binder& binder) {
   return decoder;
 }
 
+std::vector<DecoderPart> Decoder::parts() const {
+  std::vector<DecoderPart> parts;
+  auto product = [&](int layer, const char* op, const auto& weight) {
+    parts.push_back({layer, op, weight.name, weight.matrix.get(), nullptr});
+  };
+  product(-1, "embed", embedding_);
+  for (const Layer& layer : layers_) {
+    const int index = layer.attn.layer;
+    product(index, "qkv", layer.qkv);
+    parts.push_back({index, "attend", "", nullptr, &layer.attn});
+    product(index, "output", layer.output);
+    product(index, "gate_up", layer.gate_up);
+    product(index, "down", layer.down);
+  }
+  product(-1, "head", head_);
+  return parts;
+}
+
 Value Decoder::run_layer(Ops& ops, const Layer& layer, Value x) const {
   Partial attended =
       ops.linear(ops.attend(ops.linear(ops.rms_norm(x, layer.attn_norm), layer.qkv), layer.attn), layer.output);

@@ -8,6 +8,15 @@
 
 namespace vernier {
 
+/// One product or attention of a decoder, in the order of `forward`; for reports, which look and do not run.
+struct DecoderPart {
+  int layer = -1;       ///< -1: before or after the layers
+  std::string op;       ///< "embed", "qkv", "attend", "output", "gate_up", "down", "head"
+  std::string weights;  ///< names in the checkpoint; empty for attention
+  const PackedMatrix* matrix = nullptr;  ///< null for attention
+  const AttnLayer* attn = nullptr;       ///< null for a product
+};
+
 /// The one dense decoder: its spec and its weights. Reads no data, so the same `forward` runs on every backend, dry or
 /// not. Immutable once bound; any thread may run it, each with its own Ops.
 class Decoder {
@@ -16,6 +25,8 @@ class Decoder {
   static Result<Decoder> bind(DecoderSpec spec, Binder& binder);
 
   const DecoderSpec& spec() const { return spec_; }
+  /// Everything that a backend chooses a kernel for. Points into this decoder.
+  std::vector<DecoderPart> parts() const;
 
   /// Hidden rows of all tokens of the step that `ops` began, before the final norm: [rows, hidden].
   Value forward(Ops& ops) const;

@@ -32,78 +32,31 @@ Result<int64_t> read_size(Config& config, const Size& size) {
   return value;
 }
 
-/// What training, generation, classification and file keeping left in a configuration.
-void ignore_common(Config& config) {
-  config.ignore({"architectures",
-                 "model_type",
-                 "transformers_version",
-                 "_name_or_path",
-                 "torch_dtype",
-                 "dtype",
-                 "auto_map",
-                 "attn_implementation",
-                 "_attn_implementation",
-                 "_attn_implementation_autoset",
-                 "_attn_implementation_internal",
-                 "transformers.js_config",
-                 "unsloth_fixed",
-                 "unsloth_version",
-                 "use_cache",
-                 "cache_implementation",
-                 "initializer_range",
-                 "attention_dropout",
-                 "hidden_dropout",
-                 "pretraining_tp",
-                 "chunk_size_feed_forward",
-                 "gradient_checkpointing",
-                 "is_llama_config"});
-  config.ignore({"bos_token_id",
-                 "eos_token_id",
-                 "pad_token_id",
-                 "sep_token_id",
-                 "decoder_start_token_id",
-                 "tokenizer_class",
-                 "prefix",
-                 "task_specific_params",
-                 "finetuning_task",
-                 "problem_type",
-                 "id2label",
-                 "label2id",
-                 "num_labels",
-                 "return_dict",
-                 "output_attentions",
-                 "output_hidden_states",
-                 "torchscript",
-                 "tf_legacy_loss",
-                 "use_bfloat16",
-                 "is_encoder_decoder",
-                 "is_decoder",
-                 "tie_encoder_decoder"});
-  config.ignore({"max_length",
-                 "min_length",
-                 "do_sample",
-                 "early_stopping",
-                 "num_beams",
-                 "num_beam_groups",
-                 "diversity_penalty",
-                 "temperature",
-                 "top_k",
-                 "top_p",
-                 "typical_p",
-                 "repetition_penalty",
-                 "length_penalty",
-                 "no_repeat_ngram_size",
-                 "encoder_no_repeat_ngram_size",
-                 "bad_words_ids",
-                 "num_return_sequences",
-                 "output_scores",
-                 "return_dict_in_generate",
-                 "forced_bos_token_id",
-                 "forced_eos_token_id",
-                 "remove_invalid_values",
-                 "exponential_decay_length_penalty",
-                 "suppress_tokens",
-                 "begin_suppress_tokens"});
+/// Where it came from, and what only training and memory keeping read.
+void ignore_origin(Config& config) {
+  config.ignore({"architectures", "model_type", "transformers_version", "_name_or_path", "torch_dtype", "dtype"});
+  config.ignore({"auto_map", "attn_implementation", "_attn_implementation", "_attn_implementation_autoset"});
+  config.ignore({"transformers.js_config", "unsloth_fixed", "unsloth_version", "is_llama_config"});
+  config.ignore({"use_cache", "cache_implementation", "initializer_range", "attention_dropout", "hidden_dropout"});
+  config.ignore({"pretraining_tp", "chunk_size_feed_forward", "gradient_checkpointing", "use_bfloat16"});
+}
+
+/// Token ids and what classification heads, encoders and output options use.
+void ignore_tasks(Config& config) {
+  config.ignore({"bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id"});
+  config.ignore({"tokenizer_class", "prefix", "task_specific_params", "finetuning_task", "problem_type"});
+  config.ignore({"id2label", "label2id", "num_labels", "return_dict", "output_attentions", "output_hidden_states"});
+  config.ignore({"torchscript", "tf_legacy_loss", "is_encoder_decoder", "is_decoder", "tie_encoder_decoder"});
+}
+
+/// Sampling and search settings that older configurations carry; requests bring their own.
+void ignore_generation(Config& config) {
+  config.ignore({"max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups"});
+  config.ignore({"diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty"});
+  config.ignore({"length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids"});
+  config.ignore({"num_return_sequences", "output_scores", "return_dict_in_generate", "forced_bos_token_id"});
+  config.ignore({"forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty"});
+  config.ignore({"suppress_tokens", "begin_suppress_tokens"});
 }
 
 }  // namespace
@@ -113,7 +66,9 @@ Error config_error(const Config& config, std::string message) {
 }
 
 Result<DecoderSizes> read_sizes(Config& config, const SizeDefaults& defaults, bool tied_by_default) {
-  ignore_common(config);
+  ignore_origin(config);
+  ignore_tasks(config);
+  ignore_generation(config);
   DecoderSizes sizes;
   DecoderSpec& spec = sizes.spec;
   TRY_BIND(spec.family, config.text("model_type", "?"));

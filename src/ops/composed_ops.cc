@@ -1,0 +1,187 @@
+#include "ops/composed_ops.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace vernier {
+
+template <ActivationKind K>
+Activation<K> ComposedOps::make(int64_t rows, int64_t cols) {
+  Array array = create(rows, cols);
+  if (static_cast<size_t>(array) >= uses_.size()) uses_.resize(static_cast<size_t>(array) + 1);
+  uses_[static_cast<size_t>(array)] = 1;
+  ++live_;
+  return Activation<K>(*this, array, rows, cols);
+}
+
+/// The same array under another kind: with one rank, a reduction has nothing to add.
+template <ActivationKind To, ActivationKind From>
+Activation<To> ComposedOps::relabel(const Activation<From>& x) {
+  ++uses_[static_cast<size_t>(x.id(*this))];
+  return Activation<To>(*this, x.id(*this), x.rows(), x.cols());
+}
+
+template <ActivationKind K>
+Activation<K> ComposedOps::copy(const Activation<K>& x) {
+  std::vector<int32_t> rows(static_cast<size_t>(x.rows()));
+  std::iota(rows.begin(), rows.end(), 0);
+  Activation<K> out = make<K>(x.rows(), x.cols());
+  copy_rows(x.id(*this), rows, out.id(*this));
+  return out;
+}
+
+void ComposedOps::release(int32_t id) {
+  if (--uses_[static_cast<size_t>(id)] > 0) return;
+  destroy(id);
+  --live_;
+}
+
+void ComposedOps::begin(const StepView& step) {
+  CHECK(live_ == 0, "a step began while {} activations of the one before lived", live_);
+  step_ = step;
+}
+
+Value ComposedOps::embed(const Weight<Split::kNone>& table, float factor) {
+  Value out = make<ActivationKind::kWhole>(step_.rows(), table.inputs());
+  gather(*table.matrix, step_.tokens, out.id(*this));
+  scale(out.id(*this), factor);
+  return out;
+}
+
+Value ComposedOps::rms_norm(const Value& x, const Norm& norm) {
+  CHECK(norm.weight->size() == x.cols(), "norm '{}' of {} on {} columns", norm.name, norm.weight->size(), x.cols());
+  Value out = copy(x);
+  normalize(out.id(*this), Heads{0, 1, static_cast<int>(x.cols())}, *norm.weight, norm.eps);
+  return out;
+}
+
+template <ActivationKind To, ActivationKind From>
+Activation<To> ComposedOps::product(const Activation<From>& x, const PackedMatrix& matrix, const PackedVector* bias) {
+  CHECK(x.cols() == matrix.cols(), "{} columns times a matrix of {}", x.cols(), matrix.cols());
+  Activation<To> out = make<To>(x.rows(), matrix.rows());
+  matmul(x.id(*this), matrix, out.id(*this));
+  if (bias != nullptr) add_vector(out.id(*this), *bias);
+  return out;
+}
+
+Value ComposedOps::linear(const Value& x, const Weight<Split::kNone>& weight) {
+  return product<ActivationKind::kWhole>(x, *weight.matrix, weight.bias.get());
+}
+
+Shard ComposedOps::linear(const Value& x, const Weight<Split::kColumns>& weight) {
+  return product<ActivationKind::kShard>(x, *weight.matrix, weight.bias.get());
+}
+
+Partial ComposedOps::linear(const Shard& x, const Weight<Split::kRows>& weight) {
+  return product<ActivationKind::kPartial>(x, *weight.matrix, weight.bias.get());
+}
+
+Shard ComposedOps::gate(const Shard& gate_up, const GateSpec& spec) {
+  CHECK(gate_up.cols() % 2 == 0, "gate and up have {} columns together", gate_up.cols());
+  Shard out = make<ActivationKind::kShard>(gate_up.rows(), gate_up.cols() / 2);
+  activate_multiply(gate_up.id(*this), spec.act, out.id(*this));
+  return out;
+}
+
+Value ComposedOps::reduce(Partial x) {
+  return relabel<ActivationKind::kWhole>(x);
+}
+
+Value ComposedOps::reduce_add(Partial x, Value residual) {
+  return add(reduce(std::move(x)), std::move(residual));
+}
+
+Value ComposedOps::add(Value x, Value residual) {
+  CHECK(x.rows() == residual.rows() && x.cols() == residual.cols(), "[{}, {}] added to a residual of [{}, {}]",
+        x.rows(), x.cols(), residual.rows(), residual.cols());
+  accumulate(residual.id(*this), x.id(*this));
+  return residual;
+}
+
+Value ComposedOps::select_rows(const Value& x) {
+  Value out = make<ActivationKind::kWhole>(static_cast<int64_t>(step_.sampled_rows.size()), x.cols());
+  copy_rows(x.id(*this), step_.sampled_rows, out.id(*this));
+  return out;
+}
+
+Value ComposedOps::soft_cap(Value logits, float cap) {
+  CHECK(cap > 0, "a soft cap of {}", cap);
+  squash(logits.id(*this), cap);
+  return logits;
+}
+
+Shard ComposedOps::attend(const Shard& qkv, const AttnLayer& layer) {
+  const AttnSpec& spec = layer.spec;
+  CHECK(qkv.cols() == spec.q_cols() + 2 * spec.kv_cols(), "q, k and v have {} columns, expected {} + 2 x {}",
+        qkv.cols(), spec.q_cols(), spec.kv_cols());
+  CHECK(qkv.rows() == step_.rows(), "{} rows of q, k and v in a step of {}", qkv.rows(), step_.rows());
+  const Heads q{0, spec.heads, spec.head_dim};
+  const Heads k{spec.q_cols(), spec.kv_heads, spec.head_dim};
+  const Heads v{spec.q_cols() + spec.kv_cols(), spec.kv_heads, spec.head_dim};
+
+  Shard work = copy(qkv);
+  const Array array = work.id(*this);
+  if (spec.qk_norm) {
+    normalize(array, q, *layer.q_norm, layer.qk_norm_eps);
+    normalize(array, k, *layer.k_norm, layer.qk_norm_eps);
+  }
+  rotate(array, q, spec.rope);
+  rotate(array, k, spec.rope);
+  cache_write(array, k, layer, KvRole::kKey);
+  cache_write(array, v, layer, KvRole::kValue);
+
+  Shard out = make<ActivationKind::kShard>(qkv.rows(), spec.q_cols());
+  for (size_t sequence = 0; sequence < step_.sequences.size(); ++sequence) {
+    for (int head = 0; head < spec.kv_heads; ++head) attend_head(array, layer, sequence, head, out.id(*this));
+  }
+  return out;
+}
+
+/// All rows of one sequence against one kv head. Keys are read back from the cache, a row's own included, so that each
+/// is seen as it is stored.
+void ComposedOps::attend_head(Array q, const AttnLayer& layer, size_t sequence, int kv_head, Array out) {
+  const AttnSpec& spec = layer.spec;
+  const SequenceRows& rows = step_.sequences[sequence];
+  const int group = spec.heads / spec.kv_heads;
+  auto first_visible = [&](int32_t position) { return spec.window ? std::max(0, position - *spec.window + 1) : 0; };
+  const CacheRange range{sequence, kv_head, first_visible(rows.first_position), rows.first_position + rows.rows};
+
+  Shard keys = make<ActivationKind::kShard>(range.end - range.begin, spec.head_dim);
+  Shard values = make<ActivationKind::kShard>(range.end - range.begin, spec.head_dim);
+  cache_read(layer, KvRole::kKey, range, keys.id(*this));
+  cache_read(layer, KvRole::kValue, range, values.id(*this));
+  for (int32_t row = 0; row < rows.rows; ++row) {
+    const int32_t position = rows.first_position + row;
+    const int64_t begin = first_visible(position) - range.begin;
+    const int64_t end = position + 1 - range.begin;
+    for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      const int64_t column = int64_t{head} * spec.head_dim;
+      Shard scores = make<ActivationKind::kShard>(1, end - begin);
+      dot_rows(Cell{q, rows.first_row + row, column}, keys.id(*this), begin, end, spec.scale, scores.id(*this));
+      if (spec.soft_cap > 0) squash(scores.id(*this), spec.soft_cap);
+      softmax(scores.id(*this), spec.sinks ? layer.sinks.get() : nullptr, head);
+      mix_rows(scores.id(*this), values.id(*this), begin, end, Cell{out, rows.first_row + row, column});
+    }
+  }
+}
+
+Result<std::vector<SampledToken>> ComposedOps::sample(const Value& logits, std::span<const SampleSpec> specs) {
+  CHECK(static_cast<int64_t>(specs.size()) == logits.rows(), "{} sample specs for {} rows", specs.size(),
+        logits.rows());
+  std::vector<float> numbers = download(logits.id(*this));
+  std::vector<SampledToken> tokens;
+  for (size_t row = 0; row < specs.size(); ++row) {
+    std::span<float> all(numbers);
+    const size_t vocab = static_cast<size_t>(logits.cols());
+    TRY_BIND(SampledToken token, sample_row(all.subspan(row * vocab, vocab), specs[row]));
+    tokens.push_back(token);
+  }
+  return tokens;
+}
+
+Result<std::vector<float>> ComposedOps::read(const Value& x) {
+  return download(x.id(*this));
+}
+
+}  // namespace vernier

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ops/kv_access.h"
+#include "ops/ops.h"
+
+namespace vernier {
+
+/// Every coarse op written through a few primitives on plain arrays, which defines the op. A backend that writes the
+/// primitives is complete; it may then override coarse ops for speed, and a test compares the two.
+///
+/// Owns the handles: counts the uses of each array, and destroys it with the last. One thread.
+class ComposedOps : public Ops, private ActivationOwner {
+ public:
+  void begin(const StepView& step) override;
+  Value embed(const Weight<Split::kNone>& table, float scale) override;
+  Value rms_norm(const Value& x, const Norm& norm) override;
+  Value linear(const Value& x, const Weight<Split::kNone>& weight) override;
+  Shard linear(const Value& x, const Weight<Split::kColumns>& weight) override;
+  Partial linear(const Shard& x, const Weight<Split::kRows>& weight) override;
+  Shard attend(const Shard& qkv, const AttnLayer& layer) override;
+  Shard gate(const Shard& gate_up, const GateSpec& spec) override;
+  Value reduce(Partial x) override;
+  Value reduce_add(Partial x, Value residual) override;
+  Value add(Value x, Value residual) override;
+  Value select_rows(const Value& x) override;
+  Value soft_cap(Value logits, float cap) override;
+  Result<std::vector<SampledToken>> sample(const Value& logits, std::span<const SampleSpec> specs) override;
+  Result<std::vector<float>> read(const Value& x) override;
+
+ protected:
+  /// An array of [rows, cols] of the backend's own numbers.
+  using Array = int32_t;
+
+  /// `count` heads of `width` columns each, from column `first`.
+  struct Heads {
+    int64_t first = 0;
+    int count = 0;
+    int width = 0;
+  };
+
+  /// Where one head of one row lies.
+  struct Cell {
+    Array array = 0;
+    int64_t row = 0;
+    int64_t first = 0;
+  };
+
+  /// Keys or values of one kv head at positions [begin, end) of a sequence.
+  struct CacheRange {
+    size_t sequence = 0;
+    int kv_head = 0;
+    int32_t begin = 0;
+    int32_t end = 0;
+  };
+
+  const StepView& step() const { return step_; }
+
+  // The primitives. Arrays that are written exist already and have the shape that follows from the others.
+  virtual Array create(int64_t rows, int64_t cols) = 0;  ///< ids are small and may be used again
+  virtual void destroy(Array array) = 0;
+  virtual void gather(const PackedMatrix& table, std::span<const int32_t> rows, Array out) = 0;
+  virtual void copy_rows(Array x, std::span<const int32_t> rows, Array out) = 0;
+  virtual void matmul(Array x, const PackedMatrix& weight, Array out) = 0;  ///< x W^T
+  virtual void add_vector(Array x, const PackedVector& vector) = 0;         ///< to each row
+  virtual void accumulate(Array x, Array y) = 0;                            ///< x += y
+  virtual void scale(Array x, float factor) = 0;
+  virtual void normalize(Array x, const Heads& heads, const PackedVector& weight, float eps) = 0;  ///< each head
+  virtual void rotate(Array x, const Heads& heads, const RopeSpec& spec) = 0;  ///< at the step's positions
+  virtual void activate_multiply(Array gate_up, Act act, Array out) = 0;       ///< act(left half) * right half
+  virtual void squash(Array x, float cap) = 0;                                 ///< cap * tanh(x / cap)
+  virtual void cache_write(Array x, const Heads& heads, const AttnLayer& layer, KvRole role) = 0;
+  virtual void cache_read(const AttnLayer& layer, KvRole role, const CacheRange& range, Array out) = 0;
+  /// scores[0, k - begin] = factor * (cell . keys[k]) for keys [begin, end).
+  virtual void dot_rows(const Cell& cell, Array keys, int64_t begin, int64_t end, float factor, Array scores) = 0;
+  /// Of one row; with a sink, exp(sinks[head]) joins the denominator.
+  virtual void softmax(Array scores, const PackedVector* sinks, int head) = 0;
+  /// cell = sum over k of weights[0, k - begin] * values[k].
+  virtual void mix_rows(Array weights, Array values, int64_t begin, int64_t end, const Cell& cell) = 0;
+  virtual std::vector<float> download(Array x) const = 0;
+
+ private:
+  void release(int32_t id) override;
+  template <ActivationKind K>
+  Activation<K> make(int64_t rows, int64_t cols);
+  template <ActivationKind To, ActivationKind From>
+  Activation<To> relabel(const Activation<From>& x);
+  template <ActivationKind To, ActivationKind From>
+  Activation<To> product(const Activation<From>& x, const PackedMatrix& matrix, const PackedVector* bias);
+  template <ActivationKind K>
+  Activation<K> copy(const Activation<K>& x);
+  void attend_head(Array q, const AttnLayer& layer, size_t sequence, int kv_head, Array out);
+
+  StepView step_;
+  std::vector<int> uses_;  // of each array
+  int64_t live_ = 0;
+};
+
+}  // namespace vernier

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <vector>
+
+#include "ops/composed_ops.h"
+#include "ops/ref_backend.h"
+
+namespace vernier {
+
+/// The judge: each primitive in float64 with plain loops over weights as they are stored. Never the fast path.
+class RefOps final : public ComposedOps {
+ public:
+  RefOps(RefKvStore& kv, int64_t max_rows) : kv_(kv), max_rows_(max_rows) {}
+
+  void begin(const StepView& step) override;
+
+ protected:
+  Array create(int64_t rows, int64_t cols) override;
+  void destroy(Array array) override;
+  void gather(const PackedMatrix& table, std::span<const int32_t> rows, Array out) override;
+  void copy_rows(Array x, std::span<const int32_t> rows, Array out) override;
+  void matmul(Array x, const PackedMatrix& weight, Array out) override;
+  void add_vector(Array x, const PackedVector& vector) override;
+  void accumulate(Array x, Array y) override;
+  void scale(Array x, float factor) override;
+  void normalize(Array x, const Heads& heads, const PackedVector& weight, float eps) override;
+  void rotate(Array x, const Heads& heads, const RopeSpec& spec) override;
+  void activate_multiply(Array gate_up, Act act, Array out) override;
+  void squash(Array x, float cap) override;
+  void cache_write(Array x, const Heads& heads, const AttnLayer& layer, KvRole role) override;
+  void cache_read(const AttnLayer& layer, KvRole role, const CacheRange& range, Array out) override;
+  void dot_rows(const Cell& cell, Array keys, int64_t begin, int64_t end, float factor, Array scores) override;
+  void softmax(Array scores, const PackedVector* sinks, int head) override;
+  void mix_rows(Array weights, Array values, int64_t begin, int64_t end, const Cell& cell) override;
+  std::vector<float> download(Array x) const override;
+
+ private:
+  struct Numbers {
+    int64_t rows = 0;
+    int64_t cols = 0;
+    std::vector<double> values;
+
+    double* row(int64_t index) { return values.data() + index * cols; }
+  };
+
+  Numbers& at(Array array) { return arrays_[static_cast<size_t>(array)]; }
+
+  RefKvStore& kv_;
+  int64_t max_rows_;
+  std::vector<Numbers> arrays_;
+  std::vector<Array> free_;
+};
+
+}  // namespace vernier
