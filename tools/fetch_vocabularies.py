@@ -40,8 +40,9 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     libraries = folder / ".python"
     print(f"fetch_vocabularies: Python libraries into {libraries}", flush=True)
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade",
-                    "--target", str(libraries), "-r", str(GOLDENS / "requirements.txt")], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-warn-conflicts", "--upgrade",
+                    "--target", str(libraries), "-r", str(GOLDENS / "requirements.txt")],
+                   env=dict(os.environ, PIP_ROOT_USER_ACTION="ignore"), check=True)
     environment = dict(os.environ, PYTHONPATH=str(libraries), HF_HUB_OFFLINE="1")
     for script in SCRIPTS:
         print(f"fetch_vocabularies: {script.parent.name}", flush=True)
