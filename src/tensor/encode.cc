@@ -72,11 +72,18 @@ void encode_dense(Element element, std::span<const float> values, std::span<std:
   }
 }
 
+/// The code of value / scale; the next smaller one where rounding up would make a finite value infinite in float32.
+uint8_t encode_byte(Element element, float value, float scale) {
+  bool e4m3 = element == Element::kE4M3;
+  uint8_t code = e4m3 ? f32_to_e4m3(value / scale) : f32_to_e5m2(value / scale);
+  float decoded = (e4m3 ? e4m3_to_f32(code) : e5m2_to_f32(code)) * scale;
+  return std::isinf(decoded) && std::isfinite(value) ? static_cast<uint8_t>(code - 1) : code;
+}
+
 /// E4M3 and E5M2 with groups of any size and f32 or E8M0 scales.
 void encode_bytes(const Codec& codec, const Matrix& matrix, std::span<std::byte> codes,
                   std::vector<std::byte>& scales) {
-  bool e4m3 = codec.element == Element::kE4M3;
-  float largest_code = e4m3 ? 448.0f : 57344.0f;
+  float largest_code = codec.element == Element::kE4M3 ? 448.0f : 57344.0f;
   int64_t group_rows = codec.group_rows == 0 ? matrix.rows : codec.group_rows;
   int64_t group_cols = codec.group_cols == 0 ? matrix.cols : codec.group_cols;
   int64_t index = 0;
@@ -104,8 +111,7 @@ void encode_bytes(const Codec& codec, const Matrix& matrix, std::span<std::byte>
         std::span<const float> part = matrix.part(row, begin, end);
         std::byte* out = codes.data() + row * matrix.cols + begin;
         for (size_t i = 0; i < part.size(); ++i) {
-          float value = part[i] / scale;
-          out[i] = std::byte{e4m3 ? f32_to_e4m3(value) : f32_to_e5m2(value)};
+          out[i] = std::byte{encode_byte(codec.element, part[i], scale)};
         }
       }
     }

@@ -42,10 +42,10 @@ Attempt attempt(Values values, float d, float m, int lowest, int highest) {
   return result;
 }
 
-/// Whether `d` is a binary16 number but for the rounding of the values it was derived from.
-bool is_near_f16(float d) {
+/// Whether `d` is a binary16 number but for the rounding of the values it was derived from, none above `largest`.
+bool is_near_f16(float d, float largest) {
   float stored = f16_to_f32(f32_to_f16(d));
-  return std::fabs(stored - d) <= std::fabs(d) * 0x1p-20f;
+  return std::fabs(stored - d) <= std::fabs(largest) * 0x1p-22f;
 }
 
 /// Codes with a scale alone. `usual` is the code that the format gives the value of largest magnitude (its sign goes to
@@ -55,27 +55,31 @@ Attempt encode_symmetric(Values values, int lowest, int highest, int usual) {
   Attempt first = attempt(values, largest / static_cast<float>(usual), 0, lowest, highest);
   if (first.exact) return first;
   for (int code = lowest; code <= highest; ++code) {
-    if (code == 0 || !is_near_f16(largest / static_cast<float>(code))) continue;
-    if (Attempt other = attempt(values, largest / static_cast<float>(code), 0, lowest, highest); other.exact)
-      return other;
+    if (code == 0) continue;
+    float d = largest / static_cast<float>(code);
+    if (!is_near_f16(d, d)) continue;
+    if (Attempt other = attempt(values, d, 0, lowest, highest); other.exact) return other;
   }
   return first;
 }
 
 /// Codes 0..highest with a scale and an offset: the range of the values is spread over all codes, unless that loses
-/// something and spreading it over fewer loses nothing.
+/// something and spreading it over fewer, or downwards, loses nothing.
 Attempt encode_with_offset(Values values, int highest) {
   auto [low, high] = std::ranges::minmax(values);
   // Halves first: the difference of two large values need not overflow.
-  float range = (high / 2 - low / 2) / static_cast<float>(highest) * 2;
-  Attempt first = attempt(values, range, low, 0, highest);
+  float half_range = high / 2 - low / 2;
+  Attempt first = attempt(values, half_range / static_cast<float>(highest) * 2, low, 0, highest);
   if (first.exact) return first;
+  float largest = std::max(std::fabs(low), std::fabs(high));
   for (int span = highest; span >= 1; --span) {
-    float d = (high / 2 - low / 2) / static_cast<float>(span) * 2;
-    if (!is_near_f16(d)) continue;
-    for (int code_of_low = 0; code_of_low + span <= highest; ++code_of_low) {
-      float m = low - d * static_cast<float>(code_of_low);
-      if (Attempt other = attempt(values, d, m, 0, highest); other.exact) return other;
+    float step = half_range / static_cast<float>(span) * 2;
+    if (!is_near_f16(step, largest)) continue;
+    for (int code = 0; code + span <= highest; ++code) {
+      Attempt up = attempt(values, step, low - step * static_cast<float>(code), 0, highest);
+      if (up.exact) return up;
+      Attempt down = attempt(values, -step, high + step * static_cast<float>(code), 0, highest);
+      if (down.exact) return down;
     }
   }
   return first;
