@@ -213,22 +213,24 @@ Status Safetensors::read() {
   return {};
 }
 
-Status write_safetensors(const std::string& path, std::span<const NamedFloats> tensors) {
+Status write_safetensors(const std::string& path, std::span<const NamedNumbers> tensors) {
   Json header = Json::object();
   uint64_t offset = 0;
-  for (const NamedFloats& tensor : tensors) {
+  for (const NamedNumbers& tensor : tensors) {
     uint64_t elements = 1;
     for (int64_t extent : tensor.extents) {
       if (extent < 0 || !checked_multiply(elements, static_cast<uint64_t>(extent), elements)) elements = UINT64_MAX;
     }
-    if (elements != tensor.values.size()) {
-      return invalid_argument("tensor {}: {} numbers do not fill its shape", tensor.name, tensor.values.size());
+    if (elements != tensor.bytes().size() / 4) {
+      return invalid_argument("tensor {}: {} numbers do not fill its shape", tensor.name, tensor.bytes().size() / 4);
     }
     if (tensor.name == "__metadata__" || header.contains(tensor.name)) {
       return invalid_argument("tensor {}: the name is reserved or stands twice", tensor.name);
     }
-    uint64_t end = offset + tensor.values.size_bytes();
-    header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.extents}, {"data_offsets", {offset, end}}};
+    uint64_t end = offset + tensor.bytes().size();
+    const bool is_float = std::holds_alternative<std::span<const float>>(tensor.values);
+    header[tensor.name] = {
+        {"dtype", is_float ? "F32" : "I32"}, {"shape", tensor.extents}, {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text;
@@ -244,9 +246,9 @@ Status write_safetensors(const std::string& path, std::span<const NamedFloats> t
   std::ofstream out(partial, std::ios::binary | std::ios::trunc);
   out.write(reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes);
   out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  for (const NamedFloats& tensor : tensors) {
-    out.write(reinterpret_cast<const char*>(tensor.values.data()),
-              static_cast<std::streamsize>(tensor.values.size_bytes()));
+  for (const NamedNumbers& tensor : tensors) {
+    out.write(reinterpret_cast<const char*>(tensor.bytes().data()),
+              static_cast<std::streamsize>(tensor.bytes().size()));
   }
   out.close();
   if (!out || std::rename(partial.c_str(), path.c_str()) != 0) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/file_map.h"
@@ -52,15 +53,19 @@ class Safetensors {
   std::map<std::string, std::string> metadata_;
 };
 
-/// What write_safetensors writes: float32 numbers, row-major.
-struct NamedFloats {
+/// What write_safetensors writes: float32 or int32 numbers, row-major.
+struct NamedNumbers {
   std::string name;
   std::vector<int64_t> extents;
-  std::span<const float> values;
+  std::variant<std::span<const float>, std::span<const int32_t>> values;
+
+  std::span<const std::byte> bytes() const {
+    return std::visit([](auto span) { return std::as_bytes(span); }, values);
+  }
 };
 
 /// Writes a file that any safetensors reader takes. Refuses names that stand twice and values that do not fill their
 /// extents. An existing file is replaced only once the new one is complete.
-Status write_safetensors(const std::string& path, std::span<const NamedFloats> tensors);
+Status write_safetensors(const std::string& path, std::span<const NamedNumbers> tensors);
 
 }  // namespace vernier

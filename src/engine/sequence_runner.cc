@@ -24,6 +24,7 @@ Result<std::unique_ptr<SequenceRunner>> SequenceRunner::make(Backend& backend, c
     layout.class_blocks.push_back(blocks);
     runner->classes_.push_back({BlockPool(blocks), BlockTable(options.block_tokens, member->window), {0, 0}, {0}});
   }
+  runner->layers_ = layout.layers;
   TRY_BIND(runner->kv_, backend.make_kv(layout));
   TRY_BIND(runner->ops_, backend.make_ops(*runner->kv_, options.chunk_rows));
   return runner;
@@ -31,6 +32,14 @@ Result<std::unique_ptr<SequenceRunner>> SequenceRunner::make(Backend& backend, c
 
 SequenceRunner::~SequenceRunner() {
   reset();
+}
+
+int64_t SequenceRunner::cache_bytes_read_at(int32_t position) const {
+  int64_t bytes = 0;
+  for (const CacheSpec& layer : layers_) {
+    bytes += layer.bytes_per_token() * std::min(position + 1, layer.window.value_or(position + 1));
+  }
+  return bytes;
 }
 
 void SequenceRunner::reset() {

@@ -33,6 +33,8 @@ class SequenceRunner {
   int32_t position() const { return position_; }  ///< tokens in the cache
   int32_t context_tokens() const { return options_.context_tokens; }
   int64_t cache_bytes() const { return kv_->bytes(); }
+  /// Bytes of keys and values that a token at `position` attends to.
+  int64_t cache_bytes_read_at(int32_t position) const;
 
   /// Feeds tokens for their keys and values alone.
   Status feed(std::span<const int32_t> tokens);
@@ -61,6 +63,7 @@ class SequenceRunner {
 
   const Decoder& decoder_;
   RunnerOptions options_;
+  std::vector<CacheSpec> layers_;
   std::vector<CacheClass> classes_;
   std::unique_ptr<KvStore> kv_;
   std::unique_ptr<Ops> ops_;

@@ -11,6 +11,7 @@
 #include "ops/ops.h"
 #include "tensor/qtensor.h"
 #include "tune/choice.h"
+#include "tune/machine_limits.h"
 
 namespace vernier {
 
@@ -67,6 +68,9 @@ class Backend {
   /// Which kernel multiplies by this matrix for steps of `batch_rows` rows, and why not another.
   virtual Choice explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const = 0;
   virtual Choice explain_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) const = 0;
+
+  /// The device's ceilings, measured over `buffer_bytes` of memory. Refused by a backend that is not there to be fast.
+  virtual Result<MachineLimits> measure_limits(int64_t buffer_bytes);
 };
 
 }  // namespace vernier

@@ -147,27 +147,32 @@ TEST_F(SafetensorsTest, DeepNestingIsRefusedOnAFlatStack) {
 }
 
 TEST_F(SafetensorsTest, WhatIsWrittenIsReadBack) {
-  std::vector<float> values = {0.3f, -1.7f, 0.f, 6e8f, 5.f, 0.6f};
+  const std::vector<float> values = {0.3f, -1.7f, 0.f, 6e8f, 5.f, 0.6f};
+  const std::vector<int32_t> choices = {7};
   std::string path = folder_.path("out.safetensors");
-  std::vector<NamedFloats> tensors = {{"logits.0", {2, 3}, values}, {"greedy.0", {1}, std::span(values).first(1)}};
+  std::vector<NamedNumbers> tensors = {{"logits.0", {2, 3}, std::span(values)}, {"greedy.0", {1}, std::span(choices)}};
   ASSERT_TRUE(write_safetensors(path, tensors).ok());
   auto file = Safetensors::open(path);
   ASSERT_TRUE(file.ok()) << file.error().to_string();
   ASSERT_EQ((*file)->tensors().size(), 2u);
   const SafetensorsTensor& first = (*file)->tensors()[0];
   EXPECT_EQ(first.name, "logits.0");
+  EXPECT_EQ(first.type->name, "F32");
+  EXPECT_EQ((*file)->tensors()[1].type->name, "I32");
   EXPECT_THAT(first.extents, ElementsAre(2, 3));
   EXPECT_EQ(std::memcmp(first.bytes.data(), values.data(), first.bytes.size()), 0);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(first.bytes.data()) % 8, 0u);
 }
 
 TEST_F(SafetensorsTest, WritingRefusesWhatNoReaderWouldTake) {
-  std::vector<float> values(4);
+  const std::vector<float> values(4);
   std::string path = folder_.path("out.safetensors");
-  EXPECT_FALSE(write_safetensors(path, std::vector<NamedFloats>{{"a", {5}, values}}).ok());
-  EXPECT_FALSE(write_safetensors(path, std::vector<NamedFloats>{{"a", {4}, values}, {"a", {4}, values}}).ok());
-  EXPECT_FALSE(write_safetensors(path, std::vector<NamedFloats>{{"\xff", {4}, values}}).ok());
-  EXPECT_FALSE(write_safetensors("/nowhere/at/all", std::vector<NamedFloats>{{"a", {4}, values}}).ok());
+  EXPECT_FALSE(write_safetensors(path, std::vector<NamedNumbers>{{"a", {5}, std::span(values)}}).ok());
+  EXPECT_FALSE(
+      write_safetensors(path, std::vector<NamedNumbers>{{"a", {4}, std::span(values)}, {"a", {4}, std::span(values)}})
+          .ok());
+  EXPECT_FALSE(write_safetensors(path, std::vector<NamedNumbers>{{"\xff", {4}, std::span(values)}}).ok());
+  EXPECT_FALSE(write_safetensors("/nowhere/at/all", std::vector<NamedNumbers>{{"a", {4}, std::span(values)}}).ok());
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 

@@ -1,0 +1,9 @@
+#include "ops/backend.h"
+
+namespace vernier {
+
+Result<MachineLimits> Backend::measure_limits(int64_t) {
+  return unsupported("the {} backend has no limits to measure; it is made to be right, not fast", name());
+}
+
+}  // namespace vernier
