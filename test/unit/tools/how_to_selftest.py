@@ -40,7 +40,7 @@ class HowTo(unittest.TestCase):
     def test_the_files_that_a_how_to_names_exist(self):
         for page in sorted((ROOT / "docs/how-to").glob("*.md")):
             named = re.findall(r"`((?:src|tools|test|tests|app|docs|cmake)/[\w./-]+)`", page.read_text())
-            self.assertGreaterEqual(len(named), 2, page.name)
+            self.assertGreaterEqual(len(named), 1, page.name)
             for path in named:
                 self.assertTrue((ROOT / path).exists(), f"{page.name} names {path}")
 
