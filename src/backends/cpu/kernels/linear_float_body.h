@@ -1,0 +1,182 @@
+// The float kernels of matrix products: exact decoding of panels, and products with float activations. Included after
+// linear_body.h, in the same namespace.
+
+/// Columns [begin, end) of one panel; whole blocks of 32.
+template <PanelFormat F>
+void decode_blocks(const uint8_t* panel, const PanelLayout& layout, int64_t begin, int64_t end, float* out) {
+  constexpr IntFormat kFormat = int_format(F);
+  constexpr int kStepsOfGroup = kFormat.group / 4;
+  constexpr int kGroups = 32 / kFormat.group;
+  for (int64_t block = begin / 32; block < end / 32; ++block) {
+    const uint8_t* packed = panel + block * (plane_vectors(kFormat.codes) * kVectorBytes);
+    for (int j = 0; j < 8; ++j) {
+      const int64_t group = block * kGroups + j / kStepsOfGroup;
+      const Floats scale = scale_of<F>(panel + layout.scales, panel + layout.sub_scales, group);
+      const Codes codes = codes_of<kFormat.codes>(packed, j);
+      for (int i = 0; i < 4; ++i) {
+        // scale x code is exact in float32, so that only the minimum rounds, as in the format's definition.
+        Floats value = mul(scale, column_of(codes, i, kFormat.zero));
+        if constexpr (kFormat.minimum) value = add(value, minimum_of<F>(panel, layout, group, scale));
+        store(out, value);
+        out += kRows;
+      }
+    }
+  }
+}
+
+/// Column pair `pair` of a dense panel, as two vectors.
+template <PanelFormat F>
+VERNIER_INLINE void dense_pair(const uint8_t* panel, int64_t pair, Floats& even, Floats& odd) {
+  if constexpr (F == PanelFormat::kBF16) {
+    even = load_bf16_even(panel + pair * kVectorBytes);
+    odd = load_bf16_odd(panel + pair * kVectorBytes);
+  } else if constexpr (F == PanelFormat::kF16) {
+    even = load_half(panel + pair * kVectorBytes);
+    odd = load_half(panel + pair * kVectorBytes + kRows * 2);
+  } else {
+    even = load(reinterpret_cast<const float*>(panel) + pair * 2 * kRows);
+    odd = load(reinterpret_cast<const float*>(panel) + (pair * 2 + 1) * kRows);
+  }
+}
+
+template <PanelFormat F>
+void decode_dense(const uint8_t* panel, int64_t begin, int64_t end, float* out) {
+  for (int64_t pair = begin / 2; pair < end / 2; ++pair) {
+    Floats even, odd;
+    dense_pair<F>(panel, pair, even, odd);
+    store(out, even);
+    store(out + kRows, odd);
+    out += 2 * kRows;
+  }
+}
+
+void decode(const uint8_t* panel, const PanelLayout& layout, int64_t begin, int64_t end, float* out) {
+  switch (layout.format) {
+    case PanelFormat::kQ2K:
+      return decode_blocks<PanelFormat::kQ2K>(panel, layout, begin, end, out);
+    case PanelFormat::kQ3K:
+      return decode_blocks<PanelFormat::kQ3K>(panel, layout, begin, end, out);
+    case PanelFormat::kQ4_0:
+      return decode_blocks<PanelFormat::kQ4_0>(panel, layout, begin, end, out);
+    case PanelFormat::kQ4_1:
+      return decode_blocks<PanelFormat::kQ4_1>(panel, layout, begin, end, out);
+    case PanelFormat::kQ4K:
+      return decode_blocks<PanelFormat::kQ4K>(panel, layout, begin, end, out);
+    case PanelFormat::kQ5_0:
+      return decode_blocks<PanelFormat::kQ5_0>(panel, layout, begin, end, out);
+    case PanelFormat::kQ5_1:
+      return decode_blocks<PanelFormat::kQ5_1>(panel, layout, begin, end, out);
+    case PanelFormat::kQ5K:
+      return decode_blocks<PanelFormat::kQ5K>(panel, layout, begin, end, out);
+    case PanelFormat::kQ6K:
+      return decode_blocks<PanelFormat::kQ6K>(panel, layout, begin, end, out);
+    case PanelFormat::kQ8_0:
+      return decode_blocks<PanelFormat::kQ8_0>(panel, layout, begin, end, out);
+    case PanelFormat::kMxfp4:
+      return decode_blocks<PanelFormat::kMxfp4>(panel, layout, begin, end, out);
+    case PanelFormat::kNvfp4:
+      return decode_blocks<PanelFormat::kNvfp4>(panel, layout, begin, end, out);
+    case PanelFormat::kBF16:
+      return decode_dense<PanelFormat::kBF16>(panel, begin, end, out);
+    case PanelFormat::kF16:
+      return decode_dense<PanelFormat::kF16>(panel, begin, end, out);
+    case PanelFormat::kF32:
+      return decode_dense<PanelFormat::kF32>(panel, begin, end, out);
+  }
+}
+
+/// Products of P float panels with T rows.
+template <int P, int T>
+VERNIER_INLINE void float_tile_of(const float* const (&weights)[P], int64_t cols, const float* x, int64_t x_stride,
+                                  float* out, int64_t out_stride, bool accumulate) {
+  Floats sum[P][T];
+  VERNIER_UNROLL for (int p = 0; p < P; ++p) {
+    VERNIER_UNROLL for (int t = 0; t < T; ++t) {
+      sum[p][t] = accumulate ? load(out + t * out_stride + p * kRows) : zero_floats();
+    }
+  }
+  for (int64_t k = 0; k < cols; ++k) {
+    Floats w[P];
+    VERNIER_UNROLL for (int p = 0; p < P; ++p) w[p] = load(weights[p] + k * kRows);
+    VERNIER_UNROLL for (int t = 0; t < T; ++t) {
+      const Floats value = broadcast(x[t * x_stride + k]);
+      VERNIER_UNROLL for (int p = 0; p < P; ++p) sum[p][t] = fma(w[p], value, sum[p][t]);
+    }
+  }
+  VERNIER_UNROLL for (int p = 0; p < P; ++p) {
+    VERNIER_UNROLL for (int t = 0; t < T; ++t) store(out + t * out_stride + p * kRows, sum[p][t]);
+  }
+}
+
+/// Whole tiles of T rows, then the rest with lower tiles.
+template <int P, int T>
+void float_tiles(const FloatTileJob& job) {
+  const float* weights[P];
+  for (int p = 0; p < P; ++p) weights[p] = job.weights + p * job.weights_stride;
+  int64_t t = 0;
+  for (; t + T <= job.tokens; t += T) {
+    float_tile_of<P, T>(weights, job.cols, job.x + t * job.x_stride, job.x_stride, job.out + t * job.out_stride,
+                        job.out_stride, job.accumulate);
+  }
+  if constexpr (T > 1) {
+    if (t == job.tokens) return;
+    FloatTileJob rest = job;
+    rest.tokens = job.tokens - t;
+    rest.x += t * job.x_stride;
+    rest.out += t * job.out_stride;
+    float_tiles<P, (T > 3 ? 3 : T > 2 ? 2 : 1)>(rest);
+  }
+}
+
+void float_tile(const FloatTileJob& job) {
+  if (kTilePanels > 1 && job.panel_count > 1) return float_tiles<kTilePanels, kFloatTileTokens>(job);
+  float_tiles<1, kFloatTileTokens>(job);
+}
+
+/// Panels with T rows; four sums a row hide the latency of fma.
+template <PanelFormat F, int T>
+void dense_stream_of(const DenseStreamJob& job) {
+  constexpr int kPairBytes = kVectorBytes * (F == PanelFormat::kF32 ? 2 : 1);
+  const int64_t pairs = job.layout->cols / 2;
+  for (int64_t p = 0; p < job.panel_count; ++p) {
+    const uint8_t* panel = job.panels + p * job.layout->panel_bytes;
+    Floats sum[T][4];
+    VERNIER_UNROLL for (int t = 0; t < T; ++t) {
+      VERNIER_UNROLL for (int i = 0; i < 4; ++i) sum[t][i] = zero_floats();
+    }
+    for (int64_t pair = 0; pair < pairs; pair += 2) {
+      prefetch(panel + pair * kPairBytes + 2048);
+      Floats w[4];
+      dense_pair<F>(panel, pair, w[0], w[1]);
+      dense_pair<F>(panel, pair + 1, w[2], w[3]);
+      VERNIER_UNROLL for (int t = 0; t < T; ++t) {
+        const float* x = job.x + t * job.x_stride + pair * 2;
+        sum[t][0] = fma(w[0], broadcast(x[0]), sum[t][0]);
+        sum[t][1] = fma(w[1], broadcast(x[1]), sum[t][1]);
+        sum[t][2] = fma(w[2], broadcast(x[2]), sum[t][2]);
+        sum[t][3] = fma(w[3], broadcast(x[3]), sum[t][3]);
+      }
+    }
+    VERNIER_UNROLL for (int t = 0; t < T; ++t) {
+      store(job.out + t * job.out_stride + p * kRows, add(add(sum[t][0], sum[t][2]), add(sum[t][1], sum[t][3])));
+    }
+  }
+}
+
+template <PanelFormat F>
+void dense_stream_format(const DenseStreamJob& job) {
+  switch (job.tokens) {
+    case 1:
+      return dense_stream_of<F, 1>(job);
+    case 2:
+      return dense_stream_of<F, 2>(job);
+    default:
+      return dense_stream_of<F, 4>(job);
+  }
+}
+
+void dense_stream(const DenseStreamJob& job) {
+  if (job.layout->format == PanelFormat::kBF16) return dense_stream_format<PanelFormat::kBF16>(job);
+  if (job.layout->format == PanelFormat::kF16) return dense_stream_format<PanelFormat::kF16>(job);
+  dense_stream_format<PanelFormat::kF32>(job);
+}

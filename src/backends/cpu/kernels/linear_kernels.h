@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cpu/kernels/panel_format.h"
+
+namespace vernier {
+
+/// Activation rows quantised to int8: row t starts at codes + t * codes_stride; its group g has scale[t * stride + g]
+/// and sum[..] = scale x the sum of the group's codes. Columns are padded with zeros to whole blocks of 32.
+struct IntRows {
+  const int8_t* codes;
+  const float* scale;
+  const float* sum;
+  int64_t codes_stride;
+  int64_t stride;
+};
+
+/// Products of packed integer panels, read once from memory, with a few rows.
+struct StreamJob {
+  const uint8_t* panels;
+  const PanelLayout* layout;
+  int64_t panel_count;
+  IntRows x;
+  int tokens;  ///< 1, 2 or 4
+  float* out;  ///< [tokens][panel_count * R] at out_stride
+  int64_t out_stride;
+};
+
+/// Columns [begin_block, end_block) of one panel as byte codes and float scales.
+struct UnpackJob {
+  const uint8_t* panel;
+  const PanelLayout* layout;
+  int64_t begin_block;
+  int64_t end_block;
+  uint8_t* codes;  ///< [blocks, 8, R, 4]
+  float* scale;    ///< [groups, R]
+  float* minimum;  ///< [groups, R]; -zero * scale where the format stores none
+};
+
+/// Products of unpacked panels, `panel_count` of them side by side, with many rows.
+struct IntTileJob {
+  PanelFormat format;
+  const uint8_t* codes;  ///< of the first panel; the next is codes_stride further
+  const float* scale;
+  const float* minimum;
+  int64_t codes_stride;
+  int64_t scale_stride;
+  int panel_count;
+  int64_t blocks;
+  IntRows x;  ///< from the first of these blocks on
+  int64_t tokens;
+  float* out;  ///< [tokens][panel_count * R]
+  int64_t out_stride;
+  bool accumulate;
+};
+
+/// Products of float panels [cols, R] with float rows.
+struct FloatTileJob {
+  const float* weights;
+  int64_t weights_stride;  ///< to the next panel
+  int panel_count;
+  int64_t cols;
+  const float* x;
+  int64_t x_stride;
+  int64_t tokens;
+  float* out;
+  int64_t out_stride;
+  bool accumulate;
+};
+
+/// Products of packed dense panels with a few float rows.
+struct DenseStreamJob {
+  const uint8_t* panels;
+  const PanelLayout* layout;
+  int64_t panel_count;
+  const float* x;  ///< readable up to layout->cols
+  int64_t x_stride;
+  int tokens;  ///< 1, 2 or 4
+  float* out;
+  int64_t out_stride;
+};
+
+/// The matrix-product kernels of one instruction set. Pure functions of raw memory; nothing is allocated.
+struct LinearKernels {
+  int rows;         ///< R
+  int tile_panels;  ///< most panels of one tile job
+  const char* name;
+  void (*stream)(const StreamJob&);
+  void (*unpack)(const UnpackJob&);
+  void (*int_tile)(const IntTileJob&);
+  /// Columns [begin, end) of one panel of any format as float32, exactly: out is [end - begin, R]. For integer formats
+  /// begin and end are multiples of 32.
+  void (*decode)(const uint8_t* panel, const PanelLayout&, int64_t begin, int64_t end, float* out);
+  void (*float_tile)(const FloatTileJob&);
+  void (*dense_stream)(const DenseStreamJob&);
+  /// `cols` is a multiple of 32; ties to even; a group of zeros has scale 0.
+  void (*quantise)(const float* x, int64_t cols, int group, int8_t* codes, float* scale, float* sum);
+};
+
+const LinearKernels& linear_kernels_baseline();
+const LinearKernels& linear_kernels_avx2();
+const LinearKernels& linear_kernels_avx512();
+
+}  // namespace vernier

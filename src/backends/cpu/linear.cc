@@ -1,0 +1,339 @@
+#include "backends/cpu/linear.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cpu/linear_kernel_choice.h"
+#include "base/check.h"
+
+namespace vernier {
+namespace {
+
+/// Bytes of packed weights in one chunk of a stream: some 2 us of work, so that claiming costs little and the last
+/// chunk of a product keeps no thread waiting for long.
+constexpr int64_t kStreamChunkBytes = 16384;
+/// Rows of activations that a chunk of a tiled product multiplies: unpacking is paid once for them.
+constexpr int64_t kTileRows = 128;
+/// Blocks of 32 columns that are unpacked at a time: two panels of them stay in the first-level cache.
+constexpr int64_t kTileBlocks = 24;
+/// Columns that are decoded to float32 at a time.
+constexpr int64_t kTileCols = 256;
+/// Columns past a row, so that rows of a power of two do not share cache sets.
+constexpr int64_t kRowGap = 64;
+
+template <class T>
+T* at_least(std::vector<T>& memory, int64_t count) {
+  if (memory.size() < static_cast<size_t>(count)) memory.resize(static_cast<size_t>(count));
+  return memory.data();
+}
+
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/// One call of `linear`: what all its chunks share.
+struct Product {
+  ThreadPool& pool;
+  LinearScratch& scratch;
+  const CpuMatrix& matrix;
+  const LinearInput& input;
+  const LinearOutput& output;
+  const LinearKernels& kernels;
+  const float* x = nullptr;  // float rows, where a segment needs them
+  int64_t x_stride = 0;
+};
+
+/// What one segment needs.
+struct SegmentWork {
+  const MatrixSegment* segment;
+  LinearKernel kernel;
+  int64_t panels_each;  // of a chunk
+  int64_t row_chunks;
+  int64_t chunks;
+};
+
+/// Prepares one input row: prologue, padding, and int8 codes in the groups that the segments ask for.
+struct RowStage {
+  const Product& product;
+  int64_t padded_cols;
+  bool floats;
+  bool group32;
+  bool group16;
+
+  void run(int64_t t, std::vector<float>& row_memory) const {
+    const LinearInput& input = product.input;
+    LinearScratch& scratch = product.scratch;
+    const float* row = input.x + t * input.stride;
+    const bool in_place = input.prologue.run == nullptr && padded_cols == input.cols;
+    if (!in_place) {
+      float* copy = floats ? scratch.floats.data() + t * product.x_stride : at_least(row_memory, padded_cols);
+      if (input.prologue.run != nullptr) {
+        input.prologue.run(input.prologue.context, row, copy, input.cols);
+      } else {
+        std::copy_n(row, input.cols, copy);
+      }
+      std::fill(copy + input.cols, copy + padded_cols, 0.0f);
+      row = copy;
+    }
+    if (group32) quantise(scratch.group32, 32, t, row);
+    if (group16) quantise(scratch.group16, 16, t, row);
+  }
+
+  void quantise(LinearScratch::IntStage& stage, int group, int64_t t, const float* row) const {
+    product.kernels.quantise(row, padded_cols, group, stage.codes.data() + t * stage.codes_stride,
+                             stage.scale.data() + t * stage.stride, stage.sum.data() + t * stage.stride);
+  }
+};
+
+void reserve(LinearScratch::IntStage& stage, int group, int64_t rows, int64_t padded_cols) {
+  stage.codes_stride = padded_cols + kRowGap;
+  stage.stride = padded_cols / group;
+  at_least(stage.codes, rows * stage.codes_stride);
+  at_least(stage.scale, rows * stage.stride);
+  at_least(stage.sum, rows * stage.stride);
+}
+
+void stage_rows(Product& product) {
+  const LinearInput& input = product.input;
+  RowStage stage{product, 0, false, false, false};
+  bool blocks = false;
+  for (const MatrixSegment& segment : product.matrix.segments()) {
+    stage.padded_cols = std::max(stage.padded_cols, segment.layout.cols);
+    if (!product.matrix.is_integer(segment)) {
+      stage.floats = true;
+    } else {
+      blocks = true;
+      (int_format(segment.layout.format).group == 16 ? stage.group16 : stage.group32) = true;
+    }
+  }
+  if (blocks) stage.padded_cols = ceil_div(stage.padded_cols, 32) * 32;
+  const bool in_place = input.prologue.run == nullptr && stage.padded_cols == input.cols;
+  product.x = input.x;
+  product.x_stride = input.stride;
+  if (stage.floats && !in_place) {
+    product.x_stride = stage.padded_cols;
+    product.x = at_least(product.scratch.floats, input.rows * product.x_stride);
+  }
+  if (stage.group32) reserve(product.scratch.group32, 32, input.rows, stage.padded_cols);
+  if (stage.group16) reserve(product.scratch.group16, 16, input.rows, stage.padded_cols);
+  if (in_place && !stage.group32 && !stage.group16) return;
+  std::vector<LinearScratch::ThreadPart>& threads = product.scratch.threads;
+  constexpr int64_t kRowsEach = 4;
+  if (input.rows <= kRowsEach) {
+    for (int64_t t = 0; t < input.rows; ++t) stage.run(t, threads[0].row);
+    return;
+  }
+  product.pool.parallel_for(static_cast<int>(ceil_div(input.rows, kRowsEach)), [&](int chunk, int thread) {
+    const int64_t end = std::min(input.rows, (chunk + 1) * kRowsEach);
+    for (int64_t t = chunk * kRowsEach; t < end; ++t) stage.run(t, threads[static_cast<size_t>(thread)].row);
+  });
+}
+
+/// Tile rows [first_row, first_row + tokens) x matrix rows from `begin` on, out of `tile`, to where they belong.
+void finish_tile(const Product& product, const MatrixSegment& segment, int64_t begin, int64_t count, int64_t first_row,
+                 int64_t tokens, const float* tile, int64_t tile_stride) {
+  const LinearOutput& output = product.output;
+  count = std::min(count, segment.rows - begin);
+  const float* row_scale = segment.row_scale.empty() ? nullptr : segment.row_scale.data() + begin;
+  const float* bias = output.bias == nullptr ? nullptr : output.bias + segment.first_row + begin;
+  for (int64_t t = 0; t < tokens; ++t) {
+    float* out = output.out + (first_row + t) * output.stride + segment.first_row + begin;
+    const float* from = tile + t * tile_stride;
+    if (row_scale == nullptr && bias == nullptr && !output.add_into_out) {
+      std::copy_n(from, count, out);
+      continue;
+    }
+    for (int64_t r = 0; r < count; ++r) {
+      float value = row_scale != nullptr ? from[r] * row_scale[r] : from[r];
+      if (bias != nullptr) value += bias[r];
+      out[r] = output.add_into_out ? out[r] + value : value;
+    }
+  }
+}
+
+IntRows int_rows(const Product& product, const MatrixSegment& segment, int64_t first_row) {
+  const bool narrow = int_format(segment.layout.format).group == 16;
+  return (narrow ? product.scratch.group16 : product.scratch.group32).rows(first_row);
+}
+
+void stream_chunk(const Product& product, const SegmentWork& work, int64_t chunk, LinearScratch::ThreadPart& part) {
+  const MatrixSegment& segment = *work.segment;
+  const int64_t lanes = segment.layout.rows;
+  const int64_t first = chunk * work.panels_each;
+  const int64_t panels = std::min(work.panels_each, segment.panels - first);
+  const int64_t width = panels * lanes;
+  const uint8_t* data = segment.data + first * segment.layout.panel_bytes;
+  float* tile = at_least(part.out, work.panels_each * lanes * kStreamRows);
+  for (int64_t t = 0; t < product.input.rows;) {
+    const int64_t left = product.input.rows - t;
+    const int tokens = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+    if (work.kernel == LinearKernel::kIntStream) {
+      product.kernels.stream({data, &segment.layout, panels, int_rows(product, segment, t), tokens, tile, width});
+    } else {
+      product.kernels.dense_stream(
+          {data, &segment.layout, panels, product.x + t * product.x_stride, product.x_stride, tokens, tile, width});
+    }
+    finish_tile(product, segment, first * lanes, width, t, tokens, tile, width);
+    t += tokens;
+  }
+}
+
+void int_tile_chunk(const Product& product, const MatrixSegment& segment, int64_t first_panel, int panels,
+                    int64_t first_row, int64_t tokens, LinearScratch::ThreadPart& part) {
+  const PanelLayout& layout = segment.layout;
+  const IntFormat format = int_format(layout.format);
+  const int64_t lanes = layout.rows;
+  const int64_t blocks_each = std::min(layout.blocks, kTileBlocks);
+  const int64_t groups_of_block = 32 / format.group;
+  IntTileJob job;
+  job.format = layout.format;
+  job.panel_count = panels;
+  job.codes_stride = blocks_each * 32 * lanes;
+  job.scale_stride = blocks_each * groups_of_block * lanes;
+  uint8_t* codes = at_least(part.codes, panels * job.codes_stride);
+  float* scale = at_least(part.scale, panels * job.scale_stride);
+  float* minimum = at_least(part.minimum, panels * job.scale_stride);
+  job.codes = codes;
+  job.scale = scale;
+  job.minimum = minimum;
+  job.tokens = tokens;
+  job.out_stride = panels * lanes;
+  job.out = at_least(part.out, kTileRows * job.out_stride);
+  for (int64_t begin = 0; begin < layout.blocks; begin += blocks_each) {
+    const int64_t end = std::min(layout.blocks, begin + blocks_each);
+    for (int p = 0; p < panels; ++p) {
+      product.kernels.unpack({segment.data + (first_panel + p) * layout.panel_bytes, &layout, begin, end,
+                              codes + p * job.codes_stride, scale + p * job.scale_stride,
+                              minimum + p * job.scale_stride});
+    }
+    job.blocks = end - begin;
+    job.x = int_rows(product, segment, first_row);
+    job.x.codes += begin * 32;
+    job.x.scale += begin * groups_of_block;
+    job.x.sum += begin * groups_of_block;
+    job.accumulate = begin > 0;
+    product.kernels.int_tile(job);
+  }
+  finish_tile(product, segment, first_panel * lanes, panels * lanes, first_row, tokens, job.out, job.out_stride);
+}
+
+void float_tile_chunk(const Product& product, const MatrixSegment& segment, int64_t first_panel, int panels,
+                      int64_t first_row, int64_t tokens, LinearScratch::ThreadPart& part) {
+  const PanelLayout& layout = segment.layout;
+  const int64_t lanes = layout.rows;
+  FloatTileJob job;
+  job.panel_count = panels;
+  job.weights_stride = kTileCols * lanes;
+  float* weights = at_least(part.weights, panels * job.weights_stride);
+  job.weights = weights;
+  job.x_stride = product.x_stride;
+  job.tokens = tokens;
+  job.out_stride = panels * lanes;
+  job.out = at_least(part.out, kTileRows * job.out_stride);
+  for (int64_t begin = 0; begin < layout.cols; begin += kTileCols) {
+    const int64_t end = std::min(layout.cols, begin + kTileCols);
+    for (int p = 0; p < panels; ++p) {
+      product.kernels.decode(segment.data + (first_panel + p) * layout.panel_bytes, layout, begin, end,
+                             weights + p * job.weights_stride);
+    }
+    job.cols = end - begin;
+    job.x = product.x + first_row * product.x_stride + begin;
+    job.accumulate = begin > 0;
+    product.kernels.float_tile(job);
+  }
+  finish_tile(product, segment, first_panel * lanes, panels * lanes, first_row, tokens, job.out, job.out_stride);
+}
+
+void tile_chunk(const Product& product, const SegmentWork& work, int64_t chunk, LinearScratch::ThreadPart& part) {
+  const MatrixSegment& segment = *work.segment;
+  const int64_t first_row = chunk % work.row_chunks * kTileRows;
+  const int64_t tokens = std::min(kTileRows, product.input.rows - first_row);
+  const int64_t begin = chunk / work.row_chunks * work.panels_each;
+  const int64_t end = std::min(segment.panels, begin + work.panels_each);
+  for (int64_t panel = begin; panel < end;) {
+    const int panels = end - panel >= product.kernels.tile_panels ? product.kernels.tile_panels : 1;
+    if (work.kernel == LinearKernel::kIntTile) {
+      int_tile_chunk(product, segment, panel, panels, first_row, tokens, part);
+    } else {
+      float_tile_chunk(product, segment, panel, panels, first_row, tokens, part);
+    }
+    panel += panels;
+  }
+}
+
+SegmentWork plan_segment(const Product& product, const MatrixSegment& segment) {
+  const int64_t rows = product.input.rows;
+  SegmentWork work{&segment, choose_linear(product.matrix, segment, rows, nullptr), 0, 1, 0};
+  if (work.kernel == LinearKernel::kIntStream || work.kernel == LinearKernel::kDenseStream) {
+    work.panels_each = std::clamp<int64_t>(kStreamChunkBytes / segment.layout.panel_bytes, 1, 64);
+  } else {
+    work.panels_each = product.kernels.tile_panels;
+    // Few rows: more panels a chunk, so that a chunk stays worth claiming.
+    while (work.panels_each < 8 && work.panels_each * rows * product.matrix.cols() < 65536) work.panels_each *= 2;
+    work.row_chunks = ceil_div(rows, kTileRows);
+  }
+  work.chunks = ceil_div(segment.panels, work.panels_each) * work.row_chunks;
+  return work;
+}
+
+void run_chunk(const Product& product, int64_t chunk, LinearScratch::ThreadPart& part) {
+  for (const MatrixSegment& segment : product.matrix.segments()) {
+    const SegmentWork work = plan_segment(product, segment);
+    if (chunk >= work.chunks) {
+      chunk -= work.chunks;
+      continue;
+    }
+    const bool stream = work.kernel == LinearKernel::kIntStream || work.kernel == LinearKernel::kDenseStream;
+    return stream ? stream_chunk(product, work, chunk, part) : tile_chunk(product, work, chunk, part);
+  }
+}
+
+}  // namespace
+
+LinearScratch::LinearScratch(int thread_count) : threads(static_cast<size_t>(thread_count)) {}
+
+IntRows LinearScratch::IntStage::rows(int64_t first) const {
+  return {codes.data() + first * codes_stride, scale.data() + first * stride, sum.data() + first * stride, codes_stride,
+          stride};
+}
+
+void linear(ThreadPool& pool, LinearScratch& scratch, const CpuMatrix& matrix, const LinearInput& input,
+            const LinearOutput& output) {
+  CHECK(input.cols == matrix.cols(), "{} input columns for a matrix of {}", input.cols, matrix.cols());
+  CHECK(scratch.threads.size() >= static_cast<size_t>(pool.threads()), "scratch for fewer threads than the pool has");
+  if (input.rows == 0) return;
+  Product product{pool, scratch, matrix, input, output, matrix.kernels()};
+  stage_rows(product);
+  int64_t chunks = 0;
+  for (const MatrixSegment& segment : matrix.segments()) chunks += plan_segment(product, segment).chunks;
+  pool.parallel_for(static_cast<int>(chunks), [&](int chunk, int thread) {
+    run_chunk(product, chunk, scratch.threads[static_cast<size_t>(thread)]);
+  });
+}
+
+void embed_rows(ThreadPool& pool, const CpuMatrix& matrix, std::span<const int32_t> tokens, float scale, float* out,
+                int64_t out_stride) {
+  constexpr size_t kTokensEach = 4;
+  const size_t chunks = (tokens.size() + kTokensEach - 1) / kTokensEach;
+  pool.parallel_for(static_cast<int>(chunks), [&](int chunk) {
+    const size_t first = static_cast<size_t>(chunk) * kTokensEach;
+    for (size_t t = first; t < std::min(tokens.size(), first + kTokensEach); ++t) {
+      float* row = out + static_cast<int64_t>(t) * out_stride;
+      decode_packed_row(matrix, tokens[t], row);
+      if (scale == 1.0f) continue;
+      for (int64_t c = 0; c < matrix.cols(); ++c) row[c] *= scale;
+    }
+  });
+}
+
+std::vector<Choice> explain_linear(const CpuMatrix& matrix, int64_t batch_rows) {
+  std::vector<Choice> choices;
+  for (const MatrixSegment& segment : matrix.segments()) {
+    Choice choice;
+    choose_linear(matrix, segment, batch_rows, &choice);
+    choices.push_back(std::move(choice));
+  }
+  return choices;
+}
+
+}  // namespace vernier

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backends/cpu/cpu_matrix.h"
+#include "base/thread_pool.h"
+#include "tune/choice.h"
+
+namespace vernier {
+
+/// What happens to a row of the input just before it is multiplied: a norm, a gate. Runs once a row, on any thread.
+struct RowPrologue {
+  /// From an input row to `cols` numbers of the matrix's input. Null: the row is taken as it is.
+  void (*run)(const void* context, const float* row, float* out, int64_t cols) = nullptr;
+  const void* context = nullptr;
+};
+
+/// Input rows: row t starts at x + t * stride. `cols` is the matrix's; with a prologue a row may hold more.
+struct LinearInput {
+  const float* x = nullptr;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;
+  RowPrologue prologue;
+};
+
+/// Memory that matrix products work in; grows to the largest product seen and never shrinks, so that a steady stream of
+/// steps allocates nothing. For one pool, one product at a time.
+class LinearScratch {
+ public:
+  explicit LinearScratch(int threads);
+
+  /// Int8 rows with groups of 32 or of 16 columns.
+  struct IntStage {
+    std::vector<int8_t> codes;
+    std::vector<float> scale;
+    std::vector<float> sum;
+    int64_t codes_stride = 0;
+    int64_t stride = 0;
+    IntRows rows(int64_t first) const;
+  };
+  struct ThreadPart {
+    std::vector<uint8_t> codes;  // unpacked panels
+    std::vector<float> scale;
+    std::vector<float> minimum;
+    std::vector<float> weights;  // decoded panels
+    std::vector<float> out;      // a tile before its epilogue
+    std::vector<float> row;
+  };
+
+  std::vector<float> floats;  // [rows, padded cols], where the input cannot be read in place
+  IntStage group32;
+  IntStage group16;
+  std::vector<ThreadPart> threads;
+};
+
+/// out[t][r] = x[t] . row r of the matrix (+ bias[r]) (+ out[t][r] where `add_into_out`). `bias` may be null. Rows of
+/// `out` are out_stride apart and may not overlap the input.
+struct LinearOutput {
+  float* out = nullptr;
+  int64_t stride = 0;
+  const float* bias = nullptr;
+  bool add_into_out = false;
+};
+
+void linear(ThreadPool& pool, LinearScratch& scratch, const CpuMatrix& matrix, const LinearInput& input,
+            const LinearOutput& output);
+
+/// Rows `tokens` of the matrix times `scale`: out row t at out + t * out_stride. Tokens are rows of the matrix.
+void embed_rows(ThreadPool& pool, const CpuMatrix& matrix, std::span<const int32_t> tokens, float scale, float* out,
+                int64_t out_stride);
+
+/// Which kernel serves steps of `batch_rows` rows, and why not another; one for each segment that differs.
+std::vector<Choice> explain_linear(const CpuMatrix& matrix, int64_t batch_rows);
+
+}  // namespace vernier

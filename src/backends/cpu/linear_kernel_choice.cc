@@ -1,0 +1,76 @@
+#include "backends/cpu/linear_kernel_choice.h"
+
+#include <fmt/format.h>
+
+namespace vernier {
+namespace {
+
+std::string kernel_name(LinearKernel kernel, const CpuMatrix& matrix) {
+  static constexpr const char* kNames[] = {"int8_stream", "int8_tile", "float_stream", "float_tile"};
+  return fmt::format("{}_{}", kNames[static_cast<size_t>(kernel)], matrix.kernels().name);
+}
+
+/// Whether the kernel can serve this, and why not.
+Reason verdict(LinearKernel kernel, const CpuMatrix& matrix, const MatrixSegment& segment, int64_t batch_rows) {
+  const bool stream = kernel == LinearKernel::kIntStream || kernel == LinearKernel::kDenseStream;
+  const bool integer = kernel == LinearKernel::kIntStream || kernel == LinearKernel::kIntTile;
+  if (integer && is_dense(segment.layout.format)) {
+    return {ReasonCode::kCodec, fmt::format("{} is kept as floats; int8 kernels read integer codes", segment.codec)};
+  }
+  if (integer && matrix.numerics() == Numerics::kExact) {
+    return {ReasonCode::kNumerics, "int8 activations round; exact numerics keep float32"};
+  }
+  if (kernel == LinearKernel::kDenseStream && !is_dense(segment.layout.format)) {
+    return {ReasonCode::kCodec, fmt::format("{} is kept as codes; this kernel reads floats", segment.codec)};
+  }
+  if (stream && batch_rows > kStreamRows) {
+    return {ReasonCode::kRows, fmt::format("made for up to {} rows; this step has {}", kStreamRows, batch_rows)};
+  }
+  return {ReasonCode::kChosen, ""};
+}
+
+/// Instruction sets above the one in use, as candidates of the best kernel.
+void add_other_isas(const CpuMatrix& matrix, LinearKernel kernel, std::vector<Candidate>& candidates) {
+  for (Isa isa : {Isa::kAvx512, Isa::kAvx2}) {
+    if (isa <= matrix.isa()) continue;
+    std::string full = kernel_name(kernel, matrix);
+    full.replace(full.rfind('_') + 1, std::string::npos, name(isa));
+    candidates.push_back(
+        {full, {ReasonCode::kNeedsIsa, fmt::format("needs {}; this run uses {}", name(isa), name(matrix.isa()))}});
+  }
+}
+
+}  // namespace
+
+LinearKernel choose_linear(const CpuMatrix& matrix, const MatrixSegment& segment, int64_t batch_rows, Choice* choice) {
+  // Fastest first.
+  constexpr LinearKernel kAll[] = {LinearKernel::kIntStream, LinearKernel::kIntTile, LinearKernel::kDenseStream,
+                                   LinearKernel::kFloatTile};
+  if (choice == nullptr) {
+    const bool few = batch_rows <= kStreamRows;
+    if (matrix.is_integer(segment)) return few ? LinearKernel::kIntStream : LinearKernel::kIntTile;
+    return few && is_dense(segment.layout.format) ? LinearKernel::kDenseStream : LinearKernel::kFloatTile;
+  }
+  const LinearKernel chosen = choose_linear(matrix, segment, batch_rows, nullptr);
+  choice->problem = {"linear",
+                     {{"codec", segment.codec},
+                      {"rows", fmt::format("{}", segment.rows)},
+                      {"cols", fmt::format("{}", matrix.cols())},
+                      {"batch", fmt::format("{}", batch_rows)},
+                      {"numerics", matrix.numerics() == Numerics::kExact ? "exact" : "fast"}}};
+  choice->layout = matrix.info().layout;
+  if (int64_t padding = matrix.info().padding_bytes; padding > 0) {
+    choice->layout += fmt::format(", {} of {} bytes padding", padding, matrix.info().bytes);
+  }
+  add_other_isas(matrix, chosen, choice->candidates);
+  for (LinearKernel kernel : kAll) {
+    Reason reason = verdict(kernel, matrix, segment, batch_rows);
+    if (kernel != chosen && reason.code == ReasonCode::kChosen) {
+      reason = {ReasonCode::kSlower, fmt::format("{} is faster here", kernel_name(chosen, matrix))};
+    }
+    choice->candidates.push_back({kernel_name(kernel, matrix), std::move(reason)});
+  }
+  return chosen;
+}
+
+}  // namespace vernier

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cpu/cpu_matrix.h"
+#include "tune/choice.h"
+
+namespace vernier {
+
+/// The ways to multiply by a packed segment.
+enum class LinearKernel : uint8_t {
+  kIntStream,    ///< packed codes met by int8 activations as they come from memory
+  kIntTile,      ///< panels unpacked once for many rows of int8 activations
+  kDenseStream,  ///< packed floats, read once
+  kFloatTile,    ///< panels decoded to float32 for any number of rows
+};
+
+/// Steps of more rows than this reuse unpacked panels.
+inline constexpr int64_t kStreamRows = 4;
+
+/// The kernel that `linear` runs and the verdict on each other one; `choice` may be null.
+LinearKernel choose_linear(const CpuMatrix& matrix, const MatrixSegment& segment, int64_t batch_rows, Choice* choice);
+
+}  // namespace vernier
