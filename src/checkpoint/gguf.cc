@@ -117,6 +117,11 @@ std::span<const std::byte> GgufValue::elements(GgufType element) const {
   return bytes_;
 }
 
+bool GgufValue::operator==(const GgufValue& other) const {
+  return type_ == other.type_ && element_ == other.element_ && count_ == other.count_ &&
+         std::equal(bytes_.begin(), bytes_.end(), other.bytes_.begin(), other.bytes_.end());
+}
+
 Result<std::shared_ptr<const Gguf>> Gguf::open(const std::string& path) {
   TRY_BIND(std::shared_ptr<const FileMap> file, FileMap::open(path));
   std::shared_ptr<Gguf> gguf(new Gguf(std::move(file)));

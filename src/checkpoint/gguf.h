@@ -40,6 +40,8 @@ class GgufValue {
   /// The raw elements of an array of `element` (f32, i32, ...), unaligned; empty for another type.
   std::span<const std::byte> elements(GgufType element) const;
 
+  bool operator==(const GgufValue& other) const;
+
  private:
   GgufType type_;
   GgufType element_;

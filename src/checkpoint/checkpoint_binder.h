@@ -1,0 +1,63 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/load_report.h"
+#include "ops/binder.h"
+
+namespace vernier {
+
+/// How far loading has come, after each weight.
+struct BindProgress {
+  std::string weight;
+  int64_t done_bytes = 0;   ///< of the file
+  int64_t total_bytes = 0;  ///< of all tensors that can be bound
+};
+
+/// Loads the weights that a model names: finds each part, checks its shape against what the model asked, undoes the
+/// dialect's changes (row order of Q and K, folded norms), has the backend pack it, and gives the file's pages back.
+///
+/// Every tensor of the checkpoint is bound at most once. `finish` is to be called when the model has asked for
+/// everything: it refuses a left-over tensor that looks like a scale, and a bias whose matrix was bound without it. One
+/// thread. The checkpoint and the backend outlive it.
+class CheckpointBinder final : public Binder {
+ public:
+  CheckpointBinder(const Checkpoint& checkpoint, Backend& backend,
+                   std::function<void(const BindProgress&)> progress = nullptr);
+
+  Result<Norm> norm(const std::string& name, int64_t size, float eps, NormRule rule) override;
+  bool has(const std::string& name) const override;
+
+  Status finish();
+  const LoadReport& report() const { return report_; }
+
+ protected:
+  Result<Bound> bind_matrix(const std::vector<WeightPart>& parts, int64_t cols, BiasRule bias, Split split,
+                            PackUse use) override;
+
+ private:
+  struct Found {
+    const StoredTensor* tensor;
+    TensorReport* report;
+  };
+
+  Result<Found> take(const std::string& name, const std::string& bound_as, TensorUse use);
+  Result<QTensor> matrix(const WeightPart& part, int64_t cols, const std::string& bound_as);
+  Result<std::vector<float>> vector(const std::string& name, int64_t size, const std::string& bound_as);
+  Result<std::shared_ptr<const PackedVector>> bias(const std::vector<WeightPart>& parts, const std::string& bound_as);
+  Error at(const StoredTensor& tensor, ErrorCode code, std::string message) const;
+
+  const Checkpoint& checkpoint_;
+  Backend& backend_;
+  std::function<void(const BindProgress&)> progress_;
+  LoadReport report_;
+  BindProgress state_;
+  bool head_is_tied_copy_;
+};
+
+/// Row i of the rotating layout (pairs i, i + dim / 2 of a head) is row order[i] of the interleaved one.
+std::vector<int64_t> deinterleaved_rows(int64_t rows, int64_t heads);
+
+}  // namespace vernier

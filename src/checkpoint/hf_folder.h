@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include "checkpoint/checkpoint_parts.h"
+
+namespace vernier {
+
+/// The tokenizer files of a folder; an empty source where there are none.
+Result<TokenizerSource> folder_tokenizer(const std::string& folder);
+
+/// Adds the chat templates of a folder in order of precedence: chat_template.jinja, additional_chat_templates/*.jinja,
+/// chat_template.json, tokenizer_config.json. A name that two sources spell differently is taken from the first, with a
+/// warning.
+Status add_chat_templates(const std::string& folder, CheckpointParts& parts);
+
+/// End tokens and sampling advice of config.json, generation_config.json and tokenizer_config.json together.
+Status add_generation_defaults(const std::string& folder, CheckpointParts& parts);
+
+/// The weights of a folder: those files that model.safetensors.index.json names, else model.safetensors, else the only
+/// .safetensors file.
+Status add_safetensors(const std::string& folder, CheckpointParts& parts);
+
+/// The reason why a configuration's quantisation cannot be loaded yet; nullopt where it has none.
+std::optional<Error> quantisation_refusal(const std::string& folder, const nlohmann::json& config);
+
+}  // namespace vernier
