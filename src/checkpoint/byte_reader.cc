@@ -9,7 +9,7 @@ std::string printable(std::string_view name) {
   std::string out;
   for (char character : name.substr(0, kLongest)) {
     auto byte = static_cast<unsigned char>(character);
-    if (byte < 0x20 || byte >= 0x7f || byte == '"' || byte == '\\') {
+    if (byte < 0x20 || byte >= 0x7f) {
       out += fmt::format("\\x{:02x}", byte);
     } else {
       out += character;

@@ -51,8 +51,8 @@ class ByteReader {
   size_t offset_ = 0;
 };
 
-/// A name from an untrusted file, fit for a message: control characters, quotes and bytes above ASCII become \xNN and
-/// what is longer than 120 characters is cut.
+/// A name from an untrusted file, fit for a message: control characters and bytes above ASCII become \xNN and what
+/// is longer than 120 characters is cut.
 std::string printable(std::string_view name);
 
 /// a * b, or false where it does not fit.

@@ -63,8 +63,8 @@ Result<Config> Checkpoint::config() const {
   return Config(parts_.config, parts_.config_origin);
 }
 
-const ChatTemplate* Checkpoint::chat_template(std::string_view name) const {
-  for (const ChatTemplate& candidate : parts_.chat_templates) {
+const StoredTemplate* Checkpoint::chat_template(std::string_view name) const {
+  for (const StoredTemplate& candidate : parts_.chat_templates) {
     if (candidate.name == name) return &candidate;
   }
   return nullptr;

@@ -27,8 +27,8 @@ class Checkpoint {
   Result<Config> config() const;
   const TokenizerSource& tokenizer() const { return parts_.tokenizer; }
   /// In order of precedence: a file of its own, a named file, the tokenizer's configuration, GGUF metadata.
-  const std::vector<ChatTemplate>& chat_templates() const { return parts_.chat_templates; }
-  const ChatTemplate* chat_template(std::string_view name = "default") const;  ///< null where there is none
+  const std::vector<StoredTemplate>& chat_templates() const { return parts_.chat_templates; }
+  const StoredTemplate* chat_template(std::string_view name = "default") const;  ///< null where there is none
   const GenerationDefaults& generation() const { return parts_.generation; }
   /// What a person should know and need not act upon.
   const std::vector<std::string>& warnings() const { return parts_.warnings; }

@@ -13,7 +13,9 @@ namespace {
 
 constexpr std::string_view kHead = "lm_head";
 
-std::string shape(const std::vector<int64_t>& extents) { return fmt::format("[{}]", fmt::join(extents, ", ")); }
+std::string shape(const std::vector<int64_t>& extents) {
+  return fmt::format("[{}]", fmt::join(extents, ", "));
+}
 
 std::optional<DType> dense_dtype(const StoredTensor& tensor) {
   if (tensor.codec == CodecId::kF32) return DType::kF32;
@@ -82,9 +84,10 @@ Result<CheckpointBinder::Found> CheckpointBinder::take(const std::string& name, 
                                                        TensorUse use) {
   const StoredTensor* tensor = checkpoint_.find(name);
   if (tensor == nullptr) {
-    return Error{ErrorCode::kCorrupt,
-                 fmt::format("tensor {} is missing, and the configuration asks for it; is the download complete?", name),
-                 checkpoint_.path()};
+    return Error{
+        ErrorCode::kCorrupt,
+        fmt::format("tensor {} is missing, and the configuration asks for it; is the download complete?", name),
+        checkpoint_.path()};
   }
   TensorReport& entry = report_.tensors[static_cast<size_t>(tensor - checkpoint_.tensors().data())];
   if (entry.use != TensorUse::kNotBound) {
@@ -105,21 +108,23 @@ Result<QTensor> CheckpointBinder::matrix(const WeightPart& part, int64_t cols, c
                           : fmt::format("type {} is not supported as a weight", tensor.type));
   }
   if (!has_shape(tensor, part.rows, cols)) {
-    return at(tensor, ErrorCode::kCorrupt,
-              fmt::format("has shape {}, but the configuration asks for [{}, {}]", shape(tensor.extents), part.rows,
-                          cols));
+    return at(
+        tensor, ErrorCode::kCorrupt,
+        fmt::format("has shape {}, but the configuration asks for [{}, {}]", shape(tensor.extents), part.rows, cols));
   }
   QTensorParts parts{codec(*tensor.codec), part.rows, cols, tensor.data(), {}, {}, {}, tensor.file_name};
   Result<QTensor> made = QTensor::make(std::move(parts));
   if (!made.ok()) return at(tensor, made.error().code, made.error().message);
   if (!checkpoint_.dialect().rope_rows_interleaved || part.rope_heads == 0) return made;
   if (part.rows % (2 * int64_t{part.rope_heads}) != 0) {
-    return at(tensor, ErrorCode::kCorrupt, fmt::format("{} rows are no {} heads of rotary pairs", part.rows, part.rope_heads));
+    return at(tensor, ErrorCode::kCorrupt,
+              fmt::format("{} rows are no {} heads of rotary pairs", part.rows, part.rope_heads));
   }
   return made->permute_rows(deinterleaved_rows(part.rows, part.rope_heads));
 }
 
-Result<std::vector<float>> CheckpointBinder::vector(const std::string& name, int64_t size, const std::string& bound_as) {
+Result<std::vector<float>> CheckpointBinder::vector(const std::string& name, int64_t size,
+                                                    const std::string& bound_as) {
   TRY_BIND(Found found, take(name, bound_as, TensorUse::kVector));
   const StoredTensor& tensor = *found.tensor;
   std::optional<DType> dtype = dense_dtype(tensor);
@@ -142,7 +147,8 @@ Result<std::shared_ptr<const PackedVector>> CheckpointBinder::bias(const std::ve
   for (const WeightPart& part : parts) {
     TRY_BIND(std::vector<float> own, vector(part.name + ".bias", part.rows, bound_as));
     if (checkpoint_.dialect().rope_rows_interleaved && part.rope_heads > 0) {
-      for (int64_t row : deinterleaved_rows(part.rows, part.rope_heads)) values.push_back(own[static_cast<size_t>(row)]);
+      for (int64_t row : deinterleaved_rows(part.rows, part.rope_heads))
+        values.push_back(own[static_cast<size_t>(row)]);
     } else {
       values.insert(values.end(), own.begin(), own.end());
     }
@@ -227,9 +233,10 @@ Status CheckpointBinder::finish() {
                  checkpoint_.path()};
   }
   if (!biases.empty()) {
-    return Error{ErrorCode::kUnsupported,
-                 fmt::format("these biases belong to weights that the configuration gives none: {}", cut(std::move(biases))),
-                 checkpoint_.path()};
+    return Error{
+        ErrorCode::kUnsupported,
+        fmt::format("these biases belong to weights that the configuration gives none: {}", cut(std::move(biases))),
+        checkpoint_.path()};
   }
   if (others > 0) report_.warnings.push_back(fmt::format("{} tensors are not used by this model", others));
   if (other_modality > 0) {

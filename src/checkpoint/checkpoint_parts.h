@@ -44,7 +44,7 @@ struct TokenizerSource {
 };
 
 /// A chat template and where it stood. The unnamed one is called "default".
-struct ChatTemplate {
+struct StoredTemplate {
   std::string name;
   std::string text;
   std::string origin;
@@ -68,7 +68,7 @@ struct CheckpointParts {
   std::string config_origin;     ///< for messages
   std::optional<Error> refusal;  ///< why no model can be built of it, though its tensors can be listed
   TokenizerSource tokenizer;
-  std::vector<ChatTemplate> chat_templates;  ///< in order of precedence; names differ
+  std::vector<StoredTemplate> chat_templates;  ///< in order of precedence; names differ
   GenerationDefaults generation;
   std::vector<std::string> warnings;
 };

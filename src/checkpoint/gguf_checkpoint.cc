@@ -54,16 +54,16 @@ Result<GenerationDefaults> generation_defaults(const Gguf& file) {
   return defaults;
 }
 
-Result<std::vector<ChatTemplate>> chat_templates(const Gguf& file) {
+Result<std::vector<StoredTemplate>> chat_templates(const Gguf& file) {
   constexpr std::string_view kKey = "tokenizer.chat_template";
-  std::vector<ChatTemplate> templates;
+  std::vector<StoredTemplate> templates;
   for (const auto& [key, value] : file.metadata()) {
     bool plain = key == kKey;
     bool named = key.size() > kKey.size() + 1 && key.substr(0, kKey.size()) == kKey && key[kKey.size()] == '.';
     if (!plain && !named) continue;
     TRY_BIND(std::optional<std::string_view> text, file.text(key));
     std::string name = plain ? "default" : std::string(key.substr(kKey.size() + 1));
-    ChatTemplate found{std::move(name), std::string(*text), fmt::format("metadata key {}", printable(key))};
+    StoredTemplate found{std::move(name), std::string(*text), fmt::format("metadata key {}", printable(key))};
     auto at = plain ? templates.begin() : templates.end();
     if (std::none_of(templates.begin(), templates.end(), [&](const auto& other) { return other.name == found.name; })) {
       templates.insert(at, std::move(found));

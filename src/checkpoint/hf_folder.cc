@@ -38,8 +38,8 @@ Result<std::string> read_template(const fs::path& path) {
   return text.str();
 }
 
-void add_template(ChatTemplate found, CheckpointParts& parts) {
-  for (const ChatTemplate& earlier : parts.chat_templates) {
+void add_template(StoredTemplate found, CheckpointParts& parts) {
+  for (const StoredTemplate& earlier : parts.chat_templates) {
     if (earlier.name != found.name) continue;
     if (earlier.text != found.text) {
       parts.warnings.push_back(fmt::format("chat template \"{}\" is taken from {}; {} has another one",

@@ -15,7 +15,9 @@ std::string scale_location(const StoredTensor& tensor) {
   return codec(*tensor.codec).packing == Packing::kGgufBlock ? "in its blocks" : "none";
 }
 
-std::string shape(const std::vector<int64_t>& extents) { return fmt::format("[{}]", fmt::join(extents, ", ")); }
+std::string shape(const std::vector<int64_t>& extents) {
+  return fmt::format("[{}]", fmt::join(extents, ", "));
+}
 
 }  // namespace
 

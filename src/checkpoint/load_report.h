@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "ops/weight.h"
 
 namespace vernier {
 

@@ -241,7 +241,7 @@ TEST_F(GgufTest, EveryTruncationIsAnErrorAndNoCrash) {
 
 TEST_F(GgufTest, HostileNamesArePrintedHarmlessly) {
   std::string message = error_of(GgufWriter().u32("a\x1b[31m\"", 1).u32("a\x1b[31m\"", 1));
-  EXPECT_THAT(message, HasSubstr("a\\x1b[31m\\x22"));
+  EXPECT_THAT(message, HasSubstr("a\\x1b[31m\""));
   EXPECT_EQ(message.find('\x1b'), std::string::npos);
   EXPECT_LT(error_of(GgufWriter().tensor(std::string(100'000, 'x'), {0}, 0, "")).size(), 1000u);
 }
