@@ -4,14 +4,16 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "tensor/code_tables.h"
 #include "tensor/scalar.h"
 
 namespace vernier {
 namespace {
 
-constexpr float kLargestF16 = 65504.0f;
-constexpr float kLargestBF16 = 0x1.FEp127f;
-constexpr float kLargestE4M3 = 448.0f;
+// The largest float that rounds to a number of the type; what lies beyond does not fit.
+constexpr float kLimitF16 = 65519.996f;
+constexpr float kLimitBF16 = 0x1.FEFFFEp127f;
+constexpr float kLimitE4M3 = 464.0f;
 
 bool is_kv_type(CodecId stored) {
   return stored == CodecId::kF32 || stored == CodecId::kF16 || stored == CodecId::kBF16 ||
@@ -30,16 +32,16 @@ void check_access(const KvExtents& extents, CodecId stored, float scale, int64_t
   CHECK(count == static_cast<size_t>(extents.head_dim), "{} numbers for a head of {}", count, extents.head_dim);
 }
 
-/// Writes numbers of type Code; returns how many did not fit. What rounds to the largest number fits.
+/// Writes numbers of type Code; returns how many did not fit and became the largest.
 template <class Code, class Encode>
-int64_t write_codes(std::byte* to, std::span<const float> values, float scale, float largest, Encode encode) {
+int64_t write_codes(std::byte* to, std::span<const float> values, float scale, float limit, Encode encode) {
   int64_t saturated = 0;
   for (size_t i = 0; i < values.size(); ++i) {
     float value = values[i] / scale;
     // NaN compares false and stays NaN.
-    if (std::fabs(value) > largest) {
+    if (std::fabs(value) > limit) {
       ++saturated;
-      value = std::copysign(largest, value);
+      value = std::copysign(limit, value);
     }
     Code code = encode(value);
     std::memcpy(to + i * sizeof(Code), &code, sizeof(Code));
@@ -65,13 +67,14 @@ void KvWriter<R>::write(int64_t slot, int head, std::span<const float> values) {
   // A scale acts only where the stored type has one.
   switch (stored_) {
     case CodecId::kF16:
-      saturated_ += write_codes<uint16_t>(to, values, 1.0f, kLargestF16, f32_to_f16);
+      saturated_ += write_codes<uint16_t>(to, values, 1.0f, kLimitF16, [](float value) { return f32_to_f16(value); });
       break;
     case CodecId::kBF16:
-      saturated_ += write_codes<uint16_t>(to, values, 1.0f, kLargestBF16, f32_to_bf16);
+      saturated_ += write_codes<uint16_t>(to, values, 1.0f, kLimitBF16, [](float value) { return f32_to_bf16(value); });
       break;
     case CodecId::kE4M3Tensor:
-      saturated_ += write_codes<uint8_t>(to, values, scale_, kLargestE4M3, f32_to_e4m3);
+      saturated_ +=
+          write_codes<uint8_t>(to, values, scale_, kLimitE4M3, [](float value) { return f32_to_e4m3(value); });
       break;
     default:
       std::memcpy(to, values.data(), values.size_bytes());
@@ -84,11 +87,11 @@ void KvReader<R>::read(int64_t slot, int head, std::span<float> out) const {
   const std::byte* from = bytes_ + static_cast<size_t>(extents_.offset(slot, head)) * number_bytes(stored_);
   switch (stored_) {
     case CodecId::kF16:
-      return read_codes<uint16_t>(from, out, 1.0f, f16_to_f32);
+      return read_codes<uint16_t>(from, out, 1.0f, [](uint16_t code) { return f16_to_f32(code); });
     case CodecId::kBF16:
-      return read_codes<uint16_t>(from, out, 1.0f, bf16_to_f32);
+      return read_codes<uint16_t>(from, out, 1.0f, [](uint16_t code) { return bf16_to_f32(code); });
     case CodecId::kE4M3Tensor:
-      return read_codes<uint8_t>(from, out, scale_, e4m3_to_f32);
+      return read_codes<uint8_t>(from, out, scale_, [](uint8_t code) { return kE4M3Values[code]; });
     default:
       std::memcpy(out.data(), from, out.size_bytes());
   }

@@ -51,11 +51,11 @@ Status check_inner_scales(const QTensorParts& parts) {
     return corrupt("found {} bytes of scales, expected {} for [{}, {}] scales of {}", parts.inner_scales->size(),
                    expected.value_or(-1), down, across, codec.name);
   }
-  for (int64_t i = 0; i < *count; ++i) {
-    if (const char* fault = scale_fault(codec.inner, parts.inner_scales->span(), i)) {
-      return corrupt("scale [{}, {}] of {} is {}, expected {}", i / across, i % across, codec.name, fault,
-                     codec.inner == ScaleType::kE4M3 ? "a finite number not below 0" : "a finite number above 0");
-    }
+  std::span<const std::byte> scales = parts.inner_scales->span();
+  if (std::optional<int64_t> bad = find_bad_scale(codec.inner, scales, *count)) {
+    return corrupt("scale [{}, {}] of {} is {}, expected {}", *bad / across, *bad % across, codec.name,
+                   scale_fault(codec.inner, scale_value(codec.inner, scales, *bad)),
+                   codec.inner == ScaleType::kE4M3 ? "a finite number not below 0" : "a finite number above 0");
   }
   return {};
 }

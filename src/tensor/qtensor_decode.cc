@@ -9,16 +9,22 @@
 namespace vernier {
 namespace {
 
-void decode_dense(Element element, std::span<const std::byte> codes, std::span<float> out) {
-  if (element == Element::kF32) {
-    std::memcpy(out.data(), codes.data(), out.size_bytes());
-    return;
-  }
-  float (*to_float)(uint16_t) = element == Element::kF16 ? f16_to_f32 : bf16_to_f32;
+template <class Convert>
+void decode_halves(std::span<const std::byte> codes, std::span<float> out, Convert convert) {
   for (size_t i = 0; i < out.size(); ++i) {
     uint16_t code;
     std::memcpy(&code, codes.data() + i * sizeof(code), sizeof(code));
-    out[i] = to_float(code);
+    out[i] = convert(code);
+  }
+}
+
+void decode_dense(Element element, std::span<const std::byte> codes, std::span<float> out) {
+  if (element == Element::kF32) {
+    std::memcpy(out.data(), codes.data(), out.size_bytes());
+  } else if (element == Element::kF16) {
+    decode_halves(codes, out, [](uint16_t code) { return f16_to_f32(code); });
+  } else {
+    decode_halves(codes, out, [](uint16_t code) { return bf16_to_f32(code); });
   }
 }
 

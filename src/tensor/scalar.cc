@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 #include "base/check.h"
 #include "tensor/code_tables.h"
 
 namespace vernier {
 namespace {
-
-constexpr uint32_t kInfinityBits = 0x7F800000;
 
 /// The code of a finite non-negative `magnitude` in a format of kManBits mantissa bits and bias kBias, before any
 /// saturation: round to nearest, ties to even. The result may exceed the format's range.
@@ -31,37 +28,6 @@ uint32_t round_magnitude(float magnitude) {
 }
 
 }  // namespace
-
-float f16_to_f32(uint16_t bits) {
-  uint32_t sign = uint32_t{bits & 0x8000u} << 16;
-  uint32_t exponent = (bits >> 10) & 0x1F;
-  uint32_t mantissa = bits & 0x3FF;
-  if (exponent == 0) {
-    float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
-    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
-  }
-  if (exponent == 0x1F) return std::bit_cast<float>(sign | kInfinityBits | (mantissa << 13));
-  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
-}
-
-uint16_t f32_to_f16(float value) {
-  uint32_t bits = std::bit_cast<uint32_t>(value);
-  auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
-  uint32_t magnitude_bits = bits & 0x7FFFFFFF;
-  if (magnitude_bits > kInfinityBits) return static_cast<uint16_t>(sign | 0x7E00 | ((magnitude_bits >> 13) & 0x3FF));
-  uint32_t code = magnitude_bits == kInfinityBits ? 0x7C00 : round_magnitude<10, 15>(std::fabs(value));
-  return static_cast<uint16_t>(sign | std::min<uint32_t>(code, 0x7C00));
-}
-
-float bf16_to_f32(uint16_t bits) {
-  return std::bit_cast<float>(uint32_t{bits} << 16);
-}
-
-uint16_t f32_to_bf16(float value) {
-  uint32_t bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7FFFFFFF) > kInfinityBits) return static_cast<uint16_t>((bits >> 16) | 0x40);
-  return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-}
 
 float e4m3_to_f32(uint8_t code) {
   return kE4M3Values[code];
