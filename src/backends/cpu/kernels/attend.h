@@ -12,6 +12,7 @@ namespace vernier {
 inline constexpr int kDecodeRangeKeys = 256;
 /// Query vectors (rows x heads of a group) that a prefill task takes at most.
 inline constexpr int kTileQueries = 96;
+inline constexpr int kMaxHeadDim = 1024;
 
 /// Rows [first_row, end_row) of the step: qk-norm, rope and scale of queries to `queries`, norm and rope of keys and
 /// the values to the cache.

@@ -3,7 +3,6 @@
 namespace {
 
 constexpr float kMinusInfinity = -__builtin_inff();
-constexpr int kMaxHeadDim = 1024;
 constexpr int kDecodeTileKeys = 32;  // keys whose rows stay in the first-level cache while every query meets them
 constexpr int kBlockRows = kLanes == 16 ? 12 : 6;  // rows of a register block: with two vectors each they fill the file
 constexpr int kBlockCols = 2 * kLanes;

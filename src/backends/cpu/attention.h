@@ -1,0 +1,100 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "backends/cpu/cpu_kv.h"
+#include "backends/cpu/float_buffer.h"
+#include "backends/cpu/kernels/attend.h"
+#include "backends/cpu/rope_rows.h"
+#include "base/thread_pool.h"
+#include "ops/ops.h"
+#include "tune/choice.h"
+
+namespace vernier {
+
+const AttendKernels& attend_kernels(Isa isa);
+
+/// Cuts the attention of a step into tasks and runs them on a pool: queries are turned and keys and values written
+/// first; then sequences of few rows are read range by range and merged, others tile by tile. Memory grows to the
+/// largest step seen. One thread.
+class Attention {
+ public:
+  Attention(Isa isa, ThreadPool& pool);
+
+  /// `step` stays valid until the next.
+  void begin(const StepView& step);
+  /// From qkv [rows, q | k | v] to out [rows, heads * head_dim].
+  void run(const AttnLayer& layer, CpuKvStore& kv, const float* qkv, float* out);
+
+ private:
+  /// One row's heads of one KV head, whose ranges are tasks of their own; the last to finish merges.
+  struct Group {
+    int32_t row = 0;
+    int32_t kv_head = 0;
+    int32_t first_task = 0;
+    int32_t ranges = 0;
+  };
+  struct Range {
+    int32_t group = 0;  // index
+    int32_t sequence = 0;
+    int32_t first_key = 0;
+    int32_t end_key = 0;
+  };
+  struct Tile {
+    int32_t sequence = 0;
+    int32_t row = 0;
+    int32_t rows = 0;
+    int32_t position = 0;
+    int32_t first_head = 0;
+    int32_t end_head = 0;
+    int32_t kv_head = 0;
+  };
+  /// What every task of one call shares.
+  struct Call {
+    const AttnLayer& layer;
+    const CacheTable& table;
+    KvView<KvRole::kKey> keys;
+    KvView<KvRole::kValue> values;
+    int group;
+    int padded_dim;
+    const float* sinks;
+    float* out;
+  };
+
+  void find_slots(const CacheTable& table, int cache_class);
+  void prepare(const Call& call, CpuKvStore& kv, const float* qkv);
+  void cut(const AttnSpec& spec);
+  void cut_ranges(const AttnSpec& spec, int32_t sequence, const SequenceRows& rows);
+  void cut_tiles(const AttnSpec& spec, int32_t sequence, const SequenceRows& rows);
+  void run_range(const Call& call, int32_t task, int thread);
+  void run_tile(const Call& call, const Tile& tile, int thread);
+  void merge(const Call& call, const Group& group);
+  KvPages pages(const CacheTable& table, int32_t sequence) const;
+
+  const AttendKernels& kernels_;
+  ThreadPool& pool_;
+  const StepView* step_ = nullptr;
+  RopeRows rope_;
+
+  struct ClassSlots {
+    bool current = false;
+    std::vector<int64_t> slots;  // [rows]
+  };
+  std::vector<ClassSlots> slots_;  // by cache class
+  std::vector<Tile> tiles_;
+  std::vector<Range> ranges_;
+  std::vector<Group> groups_;
+  std::unique_ptr<std::atomic<int32_t>[]> unfinished_;  // of each group
+  size_t unfinished_capacity_ = 0;
+  std::vector<Partials> partials_;  // of each range
+  FloatBuffer partial_numbers_;
+  FloatBuffer queries_;
+  std::vector<FloatBuffer> scratch_;  // of each thread
+};
+
+/// Which kernel serves rows of one sequence that come `batch_rows` at a time, and why not another.
+Choice explain_attention(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows, Isa isa);
+
+}  // namespace vernier

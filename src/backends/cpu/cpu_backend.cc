@@ -1,0 +1,71 @@
+#include "backends/cpu/cpu_backend.h"
+
+#include "backends/cpu/attention.h"
+#include "backends/cpu/cpu_kv.h"
+#include "backends/cpu/cpu_matrix.h"
+#include "backends/cpu/cpu_ops.h"
+#include "backends/cpu/cpu_vector.h"
+#include "backends/cpu/linear.h"
+#include "backends/cpu/machine_limits.h"
+#include "ops/pack_info.h"
+
+namespace vernier {
+namespace {
+
+constexpr int kMostThreads = 1024;
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> CpuBackend::make(const CpuOptions& options) {
+  if (options.threads < 0 || options.threads > kMostThreads) {
+    return invalid_argument("{} threads; expected 1 to {}, or 0 for all {} of this machine", options.threads,
+                            kMostThreads, usable_cpus());
+  }
+  TRY_BIND(Isa isa, choose_isa(options.isa));
+  int threads = options.threads == 0 ? usable_cpus() : options.threads;
+  return std::unique_ptr<Backend>(new CpuBackend(threads, isa, options.numerics));
+}
+
+Features CpuBackend::features() const {
+  int threads = pool_.threads();
+  return {fmt::format("{}, {} thread{}", machine_name(), threads, threads == 1 ? "" : "s"),
+          std::string(vernier::name(isa_)), threads, numerics_};
+}
+
+Result<std::shared_ptr<const PackedMatrix>> CpuBackend::pack(std::span<const QTensor> segments, PackUse use) {
+  TRY_STATUS(check_segments(segments));
+  TRY_BIND(std::shared_ptr<const CpuMatrix> matrix, pack_matrix(segments, use, isa_, numerics_, pool_));
+  return std::shared_ptr<const PackedMatrix>(std::move(matrix));
+}
+
+Result<std::shared_ptr<const PackedVector>> CpuBackend::upload(std::span<const float> values) {
+  return std::shared_ptr<const PackedVector>(std::make_shared<CpuVector>(values));
+}
+
+Result<std::unique_ptr<KvStore>> CpuBackend::make_kv(const KvLayout& layout) {
+  TRY_BIND(std::unique_ptr<CpuKvStore> store, CpuKvStore::make(layout));
+  return std::unique_ptr<KvStore>(std::move(store));
+}
+
+Result<std::unique_ptr<Ops>> CpuBackend::make_ops(KvStore& kv, int64_t max_rows) {
+  auto* store = dynamic_cast<CpuKvStore*>(&kv);
+  CHECK(store != nullptr, "the cache belongs to another backend");
+  CHECK(max_rows >= 1, "steps of at most {} rows", max_rows);
+  return std::unique_ptr<Ops>(std::make_unique<CpuOps>(isa_, pool_, *store, max_rows));
+}
+
+Choice CpuBackend::explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const {
+  const auto* ours = dynamic_cast<const CpuMatrix*>(&matrix);
+  CHECK(ours != nullptr, "the matrix belongs to another backend");
+  return vernier::explain_linear(*ours, batch_rows).front();
+}
+
+Choice CpuBackend::explain_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) const {
+  return explain_attention(spec, cache, batch_rows, isa_);
+}
+
+Result<MachineLimits> CpuBackend::measure_limits(int64_t buffer_bytes) {
+  return vernier::measure_limits(pool_, isa_, buffer_bytes);
+}
+
+}  // namespace vernier

@@ -1,0 +1,53 @@
+#include "backends/cpu/cpu_kv.h"
+
+#include <cstring>
+
+#include "backends/cpu/kernels/attend.h"
+#include "ops/pack_info.h"
+
+namespace vernier {
+namespace {
+
+constexpr int64_t kPoolAlignment = 4096;
+
+int64_t round_up(int64_t bytes) {
+  return (bytes + kPoolAlignment - 1) / kPoolAlignment * kPoolAlignment;
+}
+
+/// Bytes of one layer's keys, and as many for its values.
+int64_t pool_bytes(const KvLayout& layout, const CacheSpec& spec) {
+  int64_t tokens = int64_t{layout.class_blocks[static_cast<size_t>(spec.cache_class)]} * layout.block_tokens;
+  return tokens * spec.bytes_per_token() / 2;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CpuKvStore>> CpuKvStore::make(const KvLayout& layout) {
+  TRY_STATUS(check_layout(layout));
+  int64_t physical_bytes = 0;
+  for (const CacheSpec& spec : layout.layers) {
+    if (spec.head_dim > kMaxHeadDim) {
+      return unsupported("layer {}: heads of {} numbers; attention on the CPU takes at most {}", spec.layer,
+                         spec.head_dim, kMaxHeadDim);
+    }
+    physical_bytes += 2 * round_up(pool_bytes(layout, spec));
+  }
+  TRY_BIND(PackedBytes memory, PackedBytes::make(physical_bytes));
+  auto* next = reinterpret_cast<std::byte*>(memory.data());
+#ifndef NDEBUG
+  std::memset(next, 0xFF, static_cast<size_t>(physical_bytes));  // a NaN of every stored type
+#endif
+  std::unique_ptr<CpuKvStore> store(new CpuKvStore(std::move(memory), layout_bytes(layout), layout.block_tokens));
+  for (const CacheSpec& spec : layout.layers) {
+    KvExtents extents{layout.block_tokens, spec.kv_heads, spec.head_dim};
+    bool scaled = spec.stored == CodecId::kE4M3Tensor;
+    int64_t step = round_up(pool_bytes(layout, spec));
+    KvView<KvRole::kKey> keys{next, spec.stored, scaled ? spec.k_scale.value_or(1) : 1, extents};
+    KvView<KvRole::kValue> values{next + step, spec.stored, scaled ? spec.v_scale.value_or(1) : 1, extents};
+    next += 2 * step;
+    store->layers_.push_back({spec, keys, values});
+  }
+  return store;
+}
+
+}  // namespace vernier

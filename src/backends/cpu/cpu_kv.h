@@ -1,0 +1,47 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "backends/cpu/cpu_matrix.h"
+#include "backends/cpu/kv_view.h"
+#include "ops/backend.h"
+
+namespace vernier {
+
+/// Cache bytes of all layers in host memory, one pool for each layer: [block, kv_head, token in block, head_dim]. The
+/// bytes leave it only as views that hold their stored type and scale. Pages are the system's until they are written;
+/// debug builds poison every slot with NaN instead.
+class CpuKvStore final : public KvStore {
+ public:
+  static Result<std::unique_ptr<CpuKvStore>> make(const KvLayout& layout);
+
+  int64_t bytes() const override { return bytes_; }
+  const CacheSpec& spec(int layer) const { return layers_[static_cast<size_t>(layer)].spec; }
+  int32_t block_tokens() const { return block_tokens_; }
+  KvView<KvRole::kKey> keys(int layer) const { return layers_[static_cast<size_t>(layer)].keys; }
+  KvView<KvRole::kValue> values(int layer) const { return layers_[static_cast<size_t>(layer)].values; }
+
+  /// Numbers that were too large for the stored type and were written as its largest.
+  int64_t saturated() const { return saturated_.load(std::memory_order_relaxed); }
+  void add_saturated(int64_t count) { saturated_.fetch_add(count, std::memory_order_relaxed); }
+
+ private:
+  struct Layer {
+    CacheSpec spec;
+    KvView<KvRole::kKey> keys;
+    KvView<KvRole::kValue> values;
+  };
+
+  CpuKvStore(PackedBytes memory, int64_t bytes, int32_t block_tokens)
+      : memory_(std::move(memory)), bytes_(bytes), block_tokens_(block_tokens) {}
+
+  PackedBytes memory_;
+  int64_t bytes_;
+  int32_t block_tokens_;
+  std::vector<Layer> layers_;
+  std::atomic<int64_t> saturated_{0};
+};
+
+}  // namespace vernier

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cpu/cpu_isa.h"
+
+namespace vernier {
+
+/// Work on single rows of float32 between the products. `out` may be an input.
+struct RowKernels {
+  /// x * weight / sqrt(mean(x^2) + eps).
+  void (*norm)(const float* x, const float* weight, float eps, int64_t cols, float* out) = nullptr;
+  /// silu(gate) * up, and tanh-gelu(gate) * up.
+  void (*gate_silu)(const float* gate, const float* up, int64_t cols, float* out) = nullptr;
+  void (*gate_gelu)(const float* gate, const float* up, int64_t cols, float* out) = nullptr;
+  void (*add)(const float* x, const float* y, int64_t cols, float* out) = nullptr;
+  void (*scale)(const float* x, float factor, int64_t cols, float* out) = nullptr;
+  /// cap * tanh(x / cap).
+  void (*soft_cap)(const float* x, float cap, int64_t cols, float* out) = nullptr;
+  /// The largest number, NaN if there is one.
+  float (*largest)(const float* x, int64_t cols) = nullptr;
+  /// Sum of e^(x - shift).
+  double (*sum_exp)(const float* x, float shift, int64_t cols) = nullptr;
+};
+
+namespace baseline {
+extern const RowKernels row_kernels;
+}
+namespace avx2 {
+extern const RowKernels row_kernels;
+}
+namespace avx512 {
+extern const RowKernels row_kernels;
+}
+
+}  // namespace vernier

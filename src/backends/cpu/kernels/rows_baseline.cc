@@ -1,0 +1,8 @@
+#include "backends/cpu/kernels/rows.h"
+#include "backends/cpu/kernels/vec.h"
+
+namespace vernier::baseline {
+
+#include "backends/cpu/kernels/rows_body.h"
+
+}  // namespace vernier::baseline
