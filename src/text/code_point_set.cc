@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 
 #include "text/unicode.h"
 
@@ -70,24 +69,28 @@ bool CodePointSet::contains(char32_t code_point) const {
   return after != ranges_.begin() && std::prev(after)->last >= code_point;
 }
 
-CodePointBitmap::CodePointBitmap(const CodePointSet& set) : block_of_(0x1100) {
-  using Block = std::array<uint64_t, 4>;
-  std::map<Block, uint16_t> known;
+CodePointBitmap::CodePointBitmap(const CodePointSet& set) : block_of_(0x1100), words_(8) {
+  // Most blocks lie outside of the set or inside: they share the first two.
+  std::fill(words_.begin() + 4, words_.end(), ~uint64_t{0});
   auto range = set.ranges().begin();
   auto end = set.ranges().end();
   for (char32_t block = 0; block < 0x1100; ++block) {
-    Block bits{};
     char32_t first = block << 8;
     char32_t last = first + 255;
     while (range != end && range->last < first) ++range;
+    if (range == end || range->first > last) continue;
+    if (range->first <= first && range->last >= last) {
+      block_of_[block] = 1;
+      continue;
+    }
+    std::array<uint64_t, 4> bits{};
     for (auto here = range; here != end && here->first <= last; ++here) {
       for (char32_t c = std::max(first, here->first); c <= std::min(last, here->last); ++c) {
         bits[c >> 6 & 3] |= uint64_t{1} << (c & 63);
       }
     }
-    auto [entry, fresh] = known.try_emplace(bits, static_cast<uint16_t>(known.size()));
-    if (fresh) words_.insert(words_.end(), bits.begin(), bits.end());
-    block_of_[block] = entry->second;
+    block_of_[block] = static_cast<uint16_t>(words_.size() / 4);
+    words_.insert(words_.end(), bits.begin(), bits.end());
   }
   std::copy_n(words_.begin() + size_t{block_of_[0]} * 4, 4, low_);
 }

@@ -1,0 +1,100 @@
+#include "text/stop_matcher.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace vernier {
+namespace {
+
+struct Outcome {
+  std::string text;
+  std::string found;
+  bool operator==(const Outcome&) const = default;
+};
+
+Outcome run(const std::vector<std::string>& stops, const std::vector<std::string>& pieces, bool include = false) {
+  auto matcher = StopMatcher::make(stops, include);
+  CHECK(matcher.ok());
+  std::string out;
+  for (const std::string& piece : pieces) {
+    if (matcher->push(piece, out)) return {out, matcher->found()};
+  }
+  matcher->finish(out);
+  return {out, matcher->found()};
+}
+
+TEST(StopMatcher, FindsAStopAcrossPieces) {
+  EXPECT_EQ(run({"DEFGHIJ"}, {"ABC", "DEF", "G", "HI", "JK"}), (Outcome{"ABC", "DEFGHIJ"}));
+  EXPECT_EQ(run({"DEFGHIJ"}, {"ABC", "DEF", "G", "HI", "JK"}, true), (Outcome{"ABCDEFGHIJ", "DEFGHIJ"}));
+  EXPECT_EQ(run({"ab"}, {"ab"}), (Outcome{"", "ab"}));
+  EXPECT_EQ(run({"中文"}, {"a中", "文b"}), (Outcome{"a", "中文"}));
+}
+
+// TEXT-3
+TEST(StopMatcher, TheStopThatIsCompleteFirstWins) {
+  EXPECT_EQ(run({"ab", "abc", "bcd"}, {"xabd"}), (Outcome{"x", "ab"}));
+  EXPECT_EQ(run({"abcd", "bc"}, {"abcd"}), (Outcome{"a", "bc"}));
+  EXPECT_EQ(run({"c", "abc"}, {"zabc"}), (Outcome{"z", "abc"}));
+}
+
+TEST(StopMatcher, HoldsBackOnlyWhatMayBecomeAStop) {
+  auto matcher = StopMatcher::make({"Alice:"});
+  ASSERT_TRUE(matcher.ok());
+  std::string out;
+  EXPECT_FALSE(matcher->push(" Alice", out));
+  EXPECT_EQ(out, " ");
+  EXPECT_FALSE(matcher->push("!", out));
+  EXPECT_EQ(out, " Alice!");
+  EXPECT_FALSE(matcher->push("AAl", out));
+  EXPECT_EQ(out, " Alice!A");
+  matcher->finish(out);
+  EXPECT_EQ(out, " Alice!AAl");
+}
+
+TEST(StopMatcher, RefusesAnEmptyStop) {
+  auto empty = StopMatcher::make({"a", ""});
+  ASSERT_FALSE(empty.ok());
+  EXPECT_EQ(empty.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_FALSE(StopMatcher::make({"\xff"}).ok());
+}
+
+Outcome define(const std::vector<std::string>& stops, const std::string& text) {
+  for (size_t end = 1; end <= text.size(); ++end) {
+    std::string best;
+    for (const std::string& stop : stops) {
+      if (text.substr(0, end).ends_with(stop) && stop.size() > best.size()) best = stop;
+    }
+    if (!best.empty()) return {text.substr(0, end - best.size()), best};
+  }
+  return {text, ""};
+}
+
+// TEXT-3: how the text is cut makes no difference.
+TEST(StopMatcher, EqualsItsDefinitionForRandomTextsAndCuts) {
+  std::mt19937 random(7);
+  auto word = [&](size_t most) {
+    std::string out;
+    for (size_t n = 1 + random() % most; n > 0; --n) out.push_back("abc"[random() % 3]);
+    return out;
+  };
+  int stopped = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<std::string> stops;
+    for (size_t n = random() % 4; n > 0; --n) stops.push_back(word(6));
+    std::string text = word(30);
+    std::vector<std::string> pieces;
+    for (size_t at = 0; at < text.size();) {
+      size_t size = 1 + random() % 5;
+      pieces.push_back(text.substr(at, size));
+      at += size;
+    }
+    Outcome wanted = define(stops, text);
+    stopped += !wanted.found.empty();
+    ASSERT_EQ(run(stops, pieces), wanted) << text;
+  }
+  EXPECT_GT(stopped, 500);
+}
+
+}  // namespace
+}  // namespace vernier
