@@ -1,0 +1,342 @@
+#include "checkpoint/checkpoint_binder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "models/decoder.h"
+#include "models/registry.h"
+#include "ops/ref_backend.h"
+#include "tiny_model.h"
+
+namespace vernier {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAreArray;
+using testing::GgufWriter;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::SafetensorsWriter;
+using testing::TempFolder;
+using testing::TinyModel;
+
+std::vector<float> decode(const PackedMatrix& matrix) {
+  const auto& stored = dynamic_cast<const RefMatrix&>(matrix);
+  std::vector<float> out(static_cast<size_t>(matrix.rows() * matrix.cols()));
+  for (int64_t row = 0; row < matrix.rows(); ++row) {
+    stored.decode_row(
+        row, std::span(out).subspan(static_cast<size_t>(row * matrix.cols()), static_cast<size_t>(matrix.cols())));
+  }
+  return out;
+}
+
+const std::vector<float>& values(const PackedVector& vector) {
+  return dynamic_cast<const RefVector&>(vector).values();
+}
+
+class CheckpointBinderTest : public ::testing::Test {
+ protected:
+  CheckpointBinder& open(const std::string& path) {
+    auto opened = Checkpoint::open(path);
+    EXPECT_TRUE(opened.ok()) << opened.error().to_string();
+    checkpoint_ = std::move(opened).value();
+    binder_ = std::make_unique<CheckpointBinder>(*checkpoint_, backend_,
+                                                 [this](const BindProgress& now) { progress_.push_back(now); });
+    return *binder_;
+  }
+  CheckpointBinder& open_folder(const std::string& more_config = "") {
+    model_.write_folder(folder_, more_config);
+    return open(folder_.path());
+  }
+  CheckpointBinder& open_gguf() { return open(folder_.write("m.gguf", model_.gguf())); }
+
+  /// Binds the whole model as the registry reads it; the error of any step.
+  std::string bind_all(CheckpointBinder& binder) {
+    auto config = checkpoint_->config();
+    if (!config.ok()) return config.error().to_string();
+    auto spec = read_decoder(*config);
+    if (!spec.ok()) return spec.error().to_string();
+    auto decoder = Decoder::bind(*spec, binder);
+    if (!decoder.ok()) return decoder.error().to_string();
+    Status finished = binder.finish();
+    return finished.ok() ? "no error" : finished.error().to_string();
+  }
+  /// Of a folder whose only matrix is `w`, [2, 32].
+  std::string matrix_error(const std::string& type, const std::string& data) {
+    folder_.write("config.json", TinyModel::config());
+    folder_.write("model.safetensors", SafetensorsWriter().tensor("w.weight", {2, 32}, type, data).bytes());
+    auto bound = open(folder_.path()).weight<Split::kNone>({{"w", 2, 0}}, 32);
+    return bound.ok() ? "no error" : bound.error().to_string();
+  }
+  std::string gguf_matrix_error(uint32_t type, const std::string& data) {
+    GgufWriter writer;
+    writer.text("general.architecture", "llama").tensor("blk.0.attn_v.weight", {256, 2}, type, data);
+    auto bound = open(folder_.write("m.gguf", writer.bytes()))
+                     .weight<Split::kNone>({{"model.layers.0.self_attn.v_proj", 2, 0}}, 256);
+    return bound.ok() ? "no error" : bound.error().to_string();
+  }
+
+  TempFolder folder_;
+  TinyModel model_;
+  RefBackend backend_;
+  std::unique_ptr<Checkpoint> checkpoint_;
+  std::unique_ptr<CheckpointBinder> binder_;
+  std::vector<BindProgress> progress_;
+};
+
+std::vector<WeightPart> qkv(int64_t layer) {
+  std::string prefix = fmt::format("model.layers.{}.self_attn.", layer);
+  return {{prefix + "q_proj", 8, 2}, {prefix + "k_proj", 4, 1}, {prefix + "v_proj", 4, 0}};
+}
+
+TEST_F(CheckpointBinderTest, PartsOfAFusedWeightStandOneBelowTheOther) {
+  auto bound = open_folder().weight<Split::kColumns>(qkv(1), 8);
+  ASSERT_TRUE(bound.ok()) << bound.error().to_string();
+  std::vector<float> expected;
+  for (const char* part : {"q", "k", "v"}) {
+    const auto& own = model_.tensors.at(fmt::format("model.layers.1.self_attn.{}_proj.weight", part)).values;
+    expected.insert(expected.end(), own.begin(), own.end());
+  }
+  EXPECT_EQ(decode(*bound->matrix), expected);
+  EXPECT_EQ(bound->name,
+            "model.layers.1.self_attn.q_proj+model.layers.1.self_attn.k_proj+model.layers.1.self_attn.v_proj");
+}
+
+TEST_F(CheckpointBinderTest, RotaryRowsOfGgufAreUndone) {
+  auto from_folder = open_folder().weight<Split::kColumns>(qkv(0), 8);
+  ASSERT_TRUE(from_folder.ok());
+  std::vector<float> expected = decode(*from_folder->matrix);
+  auto from_gguf = open_gguf().weight<Split::kColumns>(qkv(0), 8);
+  ASSERT_TRUE(from_gguf.ok()) << from_gguf.error().to_string();
+  EXPECT_EQ(decode(*from_gguf->matrix), expected);
+}
+
+TEST_F(CheckpointBinderTest, RotaryRowsStayWhereTheDialectLeavesThem) {
+  GgufWriter writer;
+  std::vector<float> rows(8 * 8);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i) * 0.3f;
+  writer.text("general.architecture", "qwen2").f32_tensor("blk.0.attn_q.weight", {8, 8}, rows);
+  auto bound = open(folder_.write("q.gguf", writer.bytes()))
+                   .weight<Split::kColumns>({{"model.layers.0.self_attn.q_proj", 8, 2}}, 8);
+  ASSERT_TRUE(bound.ok()) << bound.error().to_string();
+  EXPECT_EQ(decode(*bound->matrix), rows);
+}
+
+TEST_F(CheckpointBinderTest, BiasesFollowTheRowsOfTheirMatrix) {
+  model_.add("model.layers.0.self_attn.q_proj.bias", {8});
+  model_.add("model.layers.0.self_attn.k_proj.bias", {4});
+  model_.add("model.layers.0.self_attn.v_proj.bias", {4});
+  auto from_folder = open_folder().weight<Split::kColumns>(qkv(0), 8, BiasRule::kRequired);
+  ASSERT_TRUE(from_folder.ok()) << from_folder.error().to_string();
+  auto from_gguf = open_gguf().weight<Split::kColumns>(qkv(0), 8, BiasRule::kRequired);
+  ASSERT_TRUE(from_gguf.ok()) << from_gguf.error().to_string();
+  EXPECT_EQ(values(*from_folder->bias).size(), 16u);
+  EXPECT_EQ(values(*from_folder->bias)[0], model_.tensors.at("model.layers.0.self_attn.q_proj.bias").values[0]);
+  EXPECT_EQ(values(*from_gguf->bias), values(*from_folder->bias));
+}
+
+TEST_F(CheckpointBinderTest, OneIsAddedToNormsUnlessTheDialectDidSo) {
+  folder_.write("config.json", TinyModel::config());
+  folder_.write("model.safetensors", SafetensorsWriter().f32("model.norm.weight", {2}, {0.3f, -0.6f}).bytes());
+  auto plain = open(folder_.path()).norm("model.norm", 2, 1e-6f, NormRule::kPlain);
+  EXPECT_EQ(values(*plain->weight), (std::vector{0.3f, -0.6f}));
+  auto folded = open(folder_.path()).norm("model.norm", 2, 1e-6f, NormRule::kOnePlus);
+  EXPECT_EQ(values(*folded->weight), (std::vector{1 + 0.3f, 1 - 0.6f}));
+  GgufWriter writer;
+  writer.text("general.architecture", "gemma3").f32_tensor("output_norm.weight", {2}, {1.3f, 0.4f});
+  auto stored = open(folder_.write("g.gguf", writer.bytes())).norm("model.norm", 2, 1e-6f, NormRule::kOnePlus);
+  EXPECT_EQ(values(*stored->weight), (std::vector{1.3f, 0.4f}));
+}
+
+TEST_F(CheckpointBinderTest, ShapesAreCheckedAgainstWhatTheModelAsks) {
+  CheckpointBinder& binder = open_folder();
+  EXPECT_THAT(binder.weight<Split::kNone>({{"lm_head", 7, 0}}, 8).error().to_string(),
+              AllOf(HasSubstr("lm_head.weight"), HasSubstr("[6, 8]"), HasSubstr("[7, 8]")));
+  EXPECT_THAT(binder.norm("model.norm", 9, 1e-6f, NormRule::kPlain).error().to_string(),
+              AllOf(HasSubstr("model.norm.weight"), HasSubstr("[9]")));
+  // The same count of numbers in another shape is another matrix.
+  EXPECT_FALSE(binder.weight<Split::kNone>({{"model.layers.0.mlp.down_proj", 12, 0}}, 8).ok());
+  EXPECT_THAT(binder.weight<Split::kNone>({{"model.layers.7.mlp.down_proj", 8, 0}}, 12).error().to_string(),
+              AllOf(HasSubstr("model.layers.7.mlp.down_proj.weight"), HasSubstr("missing")));
+}
+
+TEST_F(CheckpointBinderTest, DenseTypesHoldTheSameNumbers) {
+  // 1.5 and -0.25 in each type, little-endian.
+  std::vector<std::pair<std::string, std::string>> types = {{"F32", std::string("\0\0\xc0\x3f\0\0\x80\xbe", 8)},
+                                                            {"F16", std::string("\0\x3e\0\xb4", 4)},
+                                                            {"BF16", std::string("\xc0\x3f\x80\xbe", 4)}};
+  for (const auto& [type, data] : types) {
+    folder_.write("config.json", TinyModel::config());
+    folder_.write(
+        "model.safetensors",
+        SafetensorsWriter().tensor("w.weight", {1, 2}, type, data).tensor("n.weight", {2}, type, data).bytes());
+    CheckpointBinder& binder = open(folder_.path());
+    auto matrix = binder.weight<Split::kNone>({{"w", 1, 0}}, 2);
+    ASSERT_TRUE(matrix.ok()) << matrix.error().to_string();
+    EXPECT_EQ(decode(*matrix->matrix), (std::vector{1.5f, -0.25f})) << type;
+    EXPECT_EQ(values(*binder.norm("n", 2, 0, NormRule::kPlain)->weight), (std::vector{1.5f, -0.25f})) << type;
+  }
+}
+
+TEST_F(CheckpointBinderTest, TypesThatCannotBeComputedWithAreRefusedByName) {
+  EXPECT_THAT(matrix_error("F8_E4M3", std::string(64, 'x')),
+              AllOf(HasSubstr("w.weight"), HasSubstr("F8_E4M3"), HasSubstr("scale")));
+  EXPECT_THAT(matrix_error("F4", std::string(32, 'x')), HasSubstr("scale"));
+  EXPECT_THAT(matrix_error("I32", std::string(256, 'x')), AllOf(HasSubstr("w.weight"), HasSubstr("I32")));
+  EXPECT_THAT(matrix_error("F64", std::string(512, 'x')), HasSubstr("F64"));
+  EXPECT_THAT(gguf_matrix_error(20, std::string(18 * 16, 'x')),
+              AllOf(HasSubstr("blk.0.attn_v.weight"), HasSubstr("IQ4_NL")));
+  EXPECT_THAT(gguf_matrix_error(34, std::string(54 * 2, 'x')), HasSubstr("TQ1_0"));
+  EXPECT_THAT(gguf_matrix_error(40, std::string(36 * 8, 'x')), HasSubstr("NVFP4"));
+}
+
+TEST_F(CheckpointBinderTest, EveryGgufTypeThatIsListedBinds) {
+  for (uint32_t id = 0; id < 64; ++id) {
+    const GgmlType* type = ggml_type(id);
+    if (type == nullptr || !type->codec) continue;
+    std::string zeros(size_t{512} / type->block_elements * type->block_bytes, '\0');
+    EXPECT_EQ(gguf_matrix_error(id, zeros), "no error") << type->name;
+  }
+}
+
+// F13
+TEST_F(CheckpointBinderTest, AHeadThatRepeatsTheEmbeddingIsNotPackedTwice) {
+  model_.tensors["lm_head.weight"] = model_.tensors["model.embed_tokens.weight"];
+  CheckpointBinder& binder = open_folder(R"(,"tie_word_embeddings":true)");
+  EXPECT_FALSE(binder.has("lm_head"));
+  EXPECT_EQ(bind_all(binder), "no error");
+  const auto& tensors = binder.report().tensors;
+  auto head = std::find_if(tensors.begin(), tensors.end(), [](const auto& t) { return t.name == "lm_head.weight"; });
+  EXPECT_EQ(head->use, TensorUse::kTiedCopy);
+  EXPECT_THAT(binder.report().warnings, Not(Contains(HasSubstr("lm_head"))));
+}
+
+// F13
+TEST_F(CheckpointBinderTest, AHeadThatDiffersFromATiedEmbeddingIsSaid) {
+  CheckpointBinder& binder = open_folder(R"(,"tie_word_embeddings":true)");
+  EXPECT_TRUE(binder.has("lm_head"));
+  EXPECT_EQ(bind_all(binder), "no error");
+  EXPECT_THAT(binder.report().warnings, Contains(HasSubstr("lm_head.weight is the head")));
+}
+
+// F14
+TEST_F(CheckpointBinderTest, AnUntiedModelWithoutAHeadIsRefused) {
+  model_.tensors.erase("lm_head.weight");
+  EXPECT_THAT(bind_all(open_folder(R"(,"tie_word_embeddings":false)")), HasSubstr("lm_head.weight is missing"));
+  EXPECT_EQ(bind_all(open_folder(R"(,"tie_word_embeddings":true)")), "no error");
+}
+
+TEST_F(CheckpointBinderTest, ATensorThatLooksLikeAScaleMustHaveAHome) {
+  for (const char* name : {"self_attn.q_proj.weight_scale",
+                           "self_attn.q_proj.weight_scale_inv",
+                           "self_attn.q_proj.weight_scale_2",
+                           "self_attn.q_proj.input_scale",
+                           "self_attn.k_proj.k_scale",
+                           "self_attn.v_proj.v_scale",
+                           "self_attn.k_scale",
+                           "self_attn.attn.k_scale",
+                           "self_attn.k_proj.output_scale",
+                           "self_attn.kv_scale",
+                           "self_attn.q_scale",
+                           "self_attn.prob_output_scale",
+                           "mlp.experts.gate_up_proj_scales",
+                           "mlp.gate_proj.scales",
+                           "mlp.gate_proj.weight_global_scale",
+                           "mlp.gate_proj.input_global_scale",
+                           "mlp.gate_proj.weight_zero_point",
+                           "mlp.gate_proj.qzeros",
+                           "mlp.gate_proj.g_idx",
+                           "mlp.gate_proj.weight.absmax",
+                           "mlp.gate_proj.weight.quant_state.bitsandbytes__nf4",
+                           "self_attn.kv_cache_scaling_factor",
+                           "mlp.gate_proj.input_quantizer._amax",
+                           "mlp.down_proj.SCALE"}) {
+    TinyModel model;
+    model.add(std::string("model.layers.0.") + name, {1});
+    model.write_folder(folder_);
+    EXPECT_THAT(bind_all(open(folder_.path())), AllOf(HasSubstr(name), HasSubstr("look like scales"))) << name;
+  }
+}
+
+TEST_F(CheckpointBinderTest, ABiasWithoutAHomeIsAnError) {
+  model_.add("model.layers.1.mlp.down_proj.bias", {8});
+  EXPECT_THAT(bind_all(open_folder()), AllOf(HasSubstr("model.layers.1.mlp.down_proj.bias"), HasSubstr("biases")));
+}
+
+TEST_F(CheckpointBinderTest, OtherUnusedTensorsAreListed) {
+  model_.add("model.layers.0.self_attn.rotary_emb.inv_freq", {2});
+  model_.add("vision_tower.encoder.layer_scale", {2});
+  CheckpointBinder& binder = open_folder();
+  EXPECT_EQ(bind_all(binder), "no error");
+  ASSERT_EQ(binder.report().unused().size(), 2u);
+  EXPECT_EQ(binder.report().unused()[0]->name, "model.layers.0.self_attn.rotary_emb.inv_freq");
+  EXPECT_THAT(binder.report().warnings, Contains(HasSubstr("1 tensors are not used")));
+  EXPECT_THAT(binder.report().warnings, Contains(HasSubstr("picture or sound")));
+}
+
+TEST_F(CheckpointBinderTest, ProgressEndsAtTheWholeFile) {
+  EXPECT_EQ(bind_all(open_gguf()), "no error");
+  ASSERT_FALSE(progress_.empty());
+  for (size_t i = 1; i < progress_.size(); ++i) EXPECT_GT(progress_[i].done_bytes, progress_[i - 1].done_bytes);
+  EXPECT_EQ(progress_.back().done_bytes, progress_.back().total_bytes);
+  EXPECT_EQ(progress_.back().total_bytes, binder_->report().stored_bytes());
+}
+
+TEST_F(CheckpointBinderTest, BothFormatsBindTheWholeModelAlike) {
+  EXPECT_EQ(bind_all(open_folder()), "no error");
+  size_t weights = binder_->report().weights.size();
+  EXPECT_TRUE(binder_->report().unused().empty());
+  EXPECT_EQ(bind_all(open_gguf()), "no error");
+  EXPECT_EQ(binder_->report().weights.size(), weights);
+  EXPECT_TRUE(binder_->report().unused().empty());
+}
+
+// F28
+TEST_F(CheckpointBinderTest, RopeFactorsReachTheModel) {
+  GgufWriter writer;
+  TinyModel::add_metadata(writer);
+  model_.add_tensors(writer);
+  writer.f32_tensor("rope_freqs.weight", {2}, {2, 2});
+  CheckpointBinder& binder = open(folder_.write("f.gguf", writer.bytes()));
+  EXPECT_EQ(bind_all(binder), "no error");
+  auto config = checkpoint_->config();
+  auto scaled = read_decoder(*config);
+  open_gguf();
+  config = checkpoint_->config();
+  auto plain = read_decoder(*config);
+  ASSERT_TRUE(scaled.ok() && plain.ok());
+  std::vector<float> halved = plain->layers[0].attn.rope.frequencies();
+  for (float& frequency : halved) frequency /= 2;
+  EXPECT_EQ(scaled->layers[0].attn.rope.frequencies(), halved);
+}
+
+TEST_F(CheckpointBinderTest, TheReportSaysWhatBecameOfEachTensor) {
+  GgufWriter writer;
+  writer.text("general.architecture", "llama").tensor("blk.0.attn_v.weight", {32, 4}, 3, std::string(80, '\0'));
+  writer.f32_tensor("output_norm.weight", {2}, {1, 2}).f32_tensor("extra", {1}, {3});
+  CheckpointBinder& binder = open(folder_.write("r.gguf", writer.bytes()));
+  ASSERT_TRUE(binder.weight<Split::kNone>({{"model.layers.0.self_attn.v_proj", 4, 0}}, 32).ok());
+  ASSERT_TRUE(binder.norm("model.norm", 2, 1e-6f, NormRule::kPlain).ok());
+  ASSERT_TRUE(binder.finish().ok());
+  std::string text = binder.report().to_string();
+  EXPECT_THAT(text, HasSubstr("GGUF v3: 3 tensors, 92 bytes\n"
+                              "blk.0.attn_v.weight Q4_1 [4, 32] 80 bytes, scales in its blocks, matrix "
+                              "model.layers.0.self_attn.v_proj\n"
+                              "output_norm.weight F32 [2] 8 bytes, scales none, vector model.norm\n"
+                              "extra F32 [1] 4 bytes, scales none, unused\n"
+                              "1 weights, "));
+  nlohmann::json json = binder.report().to_json();
+  EXPECT_EQ(json["tensors"][0]["use"], "matrix");
+  EXPECT_EQ(json["weights"][0]["name"], "model.layers.0.self_attn.v_proj");
+  EXPECT_EQ(json["stored_bytes"], 92);
+}
+
+TEST(DeinterleavedRows, IsAPermutationOfEachHead) {
+  EXPECT_THAT(deinterleaved_rows(12, 2), ElementsAreArray({0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11}));
+}
+
+}  // namespace
+}  // namespace vernier
