@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cmath>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ops/binder.h"
+#include "tensor/tensor.h"
+
+namespace vernier::testing {
+
+/// Binds whatever a model names to random numbers of the right size for its place, equal for equal seeds, so that
+/// several backends can be given the same model. Keeps the names, and says that heads are absent.
+class InventedBinder : public Binder {
+ public:
+  InventedBinder(Backend& backend, unsigned seed) : backend_(backend), random_(seed) {}
+
+  std::vector<std::string> names;     ///< in order of binding; a matrix with a bias says so
+  std::set<std::string> stored_also;  ///< what `has` affirms
+
+  Result<Norm> norm(const std::string& name, int64_t size, float eps, NormRule rule) override {
+    names.push_back(name);
+    std::vector<float> weights = numbers(size, 0.3f);
+    for (float& weight : weights) weight += 1;  // the rule's one is folded, or the plain weight is near it
+    (void)rule;
+    TRY_BIND(auto vector, backend_.upload(weights));
+    return Norm{name, std::move(vector), eps};
+  }
+  bool has(const std::string& name) const override { return stored_also.contains(name); }
+
+ protected:
+  Result<Bound> bind_matrix(const std::vector<WeightPart>& parts, int64_t cols, BiasRule bias, Split,
+                            PackUse use) override {
+    Bound bound;
+    std::vector<QTensor> segments;
+    std::vector<float> all_biases;
+    for (const WeightPart& part : parts) {
+      names.push_back(part.name + (bias == BiasRule::kRequired ? " with bias" : ""));
+      bound.name += (bound.name.empty() ? "" : "+") + part.name;
+      float spread = use == PackUse::kEmbedding ? 1.0f : 1.2f / std::sqrt(static_cast<float>(cols));
+      Tensor dense = Tensor::from_floats(Shape{part.rows, cols}, numbers(part.rows * cols, spread));
+      TRY_BIND(QTensor segment, QTensor::from_dense(dense, part.name));
+      segments.push_back(std::move(segment));
+      if (bias == BiasRule::kNone) continue;
+      std::vector<float> biases = numbers(part.rows, 0.2f);
+      all_biases.insert(all_biases.end(), biases.begin(), biases.end());
+    }
+    TRY_BIND(bound.matrix, backend_.pack(segments, use));
+    if (bias == BiasRule::kRequired) {
+      TRY_BIND(bound.bias, backend_.upload(all_biases));
+    }
+    return bound;
+  }
+
+ private:
+  std::vector<float> numbers(int64_t count, float spread) {
+    std::normal_distribution<float> normal(0, spread);
+    std::vector<float> values(static_cast<size_t>(count));
+    for (float& value : values) value = normal(random_);
+    return values;
+  }
+
+  Backend& backend_;
+  std::mt19937 random_;
+};
+
+}  // namespace vernier::testing
