@@ -62,7 +62,7 @@ class RefKvStore final : public KvStore {
 /// Makes RefOps: the definition that every other backend is compared with. Packing keeps codes as they are.
 class RefBackend final : public Backend {
  public:
-  std::string_view name() const override { return "ref"; }
+  std::string_view name() const override { return "reference"; }
   Features features() const override;
   Result<std::shared_ptr<const PackedMatrix>> pack(std::span<const QTensor> segments, PackUse use) override;
   Result<std::shared_ptr<const PackedVector>> upload(std::span<const float> values) override;

@@ -1,0 +1,65 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "checkpoint/strict_json.h"
+#include "models/registry.h"
+#include "ops/null_backend.h"
+#include "testing/invented_binder.h"
+#include "testing/step_driver.h"
+
+namespace vernier {
+namespace {
+
+using testing::InventedBinder;
+using testing::StepDriver;
+
+class GoldenTrace : public ::testing::TestWithParam<const char*> {};
+
+// What a family asks of a backend: op, weights, shapes, windows, rope. A change here changes arithmetic or speed, so it
+// is to be meant.
+TEST_P(GoldenTrace, IsAsKept) {
+  const std::string folder = std::string(VERNIER_TEST_DATA "/models/") + GetParam();
+  Config config(read_strict_json(folder + "/config.json").value(), "config.json");
+  auto spec = read_decoder(config);
+  ASSERT_TRUE(spec.ok()) << spec.error().to_string();
+  NullBackend backend;
+  InventedBinder binder(backend, 1);
+  auto decoder = Decoder::bind(*spec, binder);
+  ASSERT_TRUE(decoder.ok()) << decoder.error().to_string();
+  StepDriver driver(backend, cache_specs(*spec, CodecId::kF16), {});
+  driver.begin({{1, 2, 3}});
+  auto& ops = dynamic_cast<NullOps&>(driver.ops());
+  { Value logits = decoder->head(ops, decoder->forward(ops)); }
+  std::ostringstream trace;
+  for (const std::string& line : ops.trace()) trace << line << "\n";
+  trace << "activations " << ops.peak_bytes() << " bytes, weights " << backend.weight_bytes()
+        << " bytes, cache of a token " <<
+      [&] {
+        int64_t bytes = 0;
+        for (const CacheSpec& cache : cache_specs(*spec, CodecId::kF16)) bytes += cache.bytes_per_token();
+        return bytes;
+      }()
+        << " bytes\n";
+
+  std::ifstream kept(folder + "/trace.txt");
+  std::ostringstream expected;
+  expected << kept.rdbuf();
+  if (trace.str() == expected.str()) return;
+  const std::string found = ::testing::TempDir() + GetParam() + "_trace.txt";
+  std::ofstream(found) << trace.str();
+  FAIL() << "the ops of " << GetParam() << " changed; compare " << folder << "/trace.txt with " << found
+         << " and keep the new one if the change is meant";
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenTrace,
+                         ::testing::Values("llama", "llama-tied", "mistral", "qwen2", "qwen3", "gemma3"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace vernier
