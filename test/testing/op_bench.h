@@ -23,8 +23,8 @@ inline QTensor dense(int64_t rows, int64_t cols, const std::vector<float>& value
   return QTensor::from_dense(Tensor::from_floats(Shape{rows, cols}, values), "test").value();
 }
 
-/// Puts chosen numbers into one backend's ops and reads results back: token t of a step brings row t of `inputs`. A Shard
-/// comes and goes through an identity matrix in float32, which changes no number.
+/// Puts chosen numbers into one backend's ops and reads results back: token t of a step brings row t of `inputs`. A
+/// Shard comes and goes through an identity matrix in float32, which changes no number.
 class OpBench {
  public:
   OpBench(Backend& backend, const std::vector<CacheSpec>& caches, const StepDriver::Options& options)
@@ -40,7 +40,9 @@ class OpBench {
     if (!bias.empty()) weight.bias = vector(bias);
     return weight;
   }
-  std::shared_ptr<const PackedVector> vector(const std::vector<float>& values) { return backend_.upload(values).value(); }
+  std::shared_ptr<const PackedVector> vector(const std::vector<float>& values) {
+    return backend_.upload(values).value();
+  }
 
   void set_inputs(int64_t rows, int64_t cols, const std::vector<float>& values) {
     inputs_ = weight<Split::kNone>({dense(rows, cols, values)}, {}, PackUse::kEmbedding);

@@ -38,7 +38,8 @@ struct Run {
 
 /// Feeds every prompt, both in the same steps, cut as asked, and collects the logits of all rows.
 Run run(Backend& backend, const Decoder& decoder, const std::vector<std::vector<int32_t>>& prompts, const Cut& cut) {
-  StepDriver driver(backend, cache_specs(decoder.spec(), CodecId::kF32), {.sequences = prompts.size()});
+  StepDriver driver(backend, cache_specs(decoder.spec(), CodecId::kF32),
+                    {.sequences = prompts.size(), .max_rows = 128});
   Run result;
   result.logits.resize(prompts.size());
   std::vector<size_t> fed(prompts.size(), 0);
@@ -115,7 +116,8 @@ TEST(GoldenGreedy, OfTheReferenceBackend) {
     RefBackend backend;
     auto decoder = testing::load_decoder(folder(name), backend);
     ASSERT_TRUE(decoder.ok()) << decoder.error().to_string();
-    StepDriver driver(backend, cache_specs(decoder->spec(), CodecId::kF32), {.sequences = golden.prompts.size()});
+    StepDriver driver(backend, cache_specs(decoder->spec(), CodecId::kF32),
+                      {.sequences = golden.prompts.size(), .max_rows = 128});
     std::vector<std::vector<int32_t>> tokens = golden.prompts;
     std::vector<bool> sure(tokens.size(), true);
     SampleSpec greedy;

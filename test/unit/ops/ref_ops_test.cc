@@ -163,7 +163,7 @@ TEST_F(RefOpsTest, SinkJoinsTheDenominatorOnce) {
   layer.sinks = backend_.upload(std::vector<float>{std::log(3.0f), -INFINITY}).value();
   std::vector<std::vector<float>> rows(2, {0, 0, 0, 0, 0, 0, 5, 10});
   std::vector<float> out = attend(layer, cache(layer.spec), rows, 1);
-  EXPECT_THAT(out, Pointwise(FloatNear(1e-5f), {1.25f, 2.5f, 5, 10, 2, 4, 5, 10}));
+  EXPECT_THAT(out, Pointwise(FloatNear(1e-5f), std::vector<float>{1.25f, 2.5f, 5, 10, 2, 4, 5, 10}));
 }
 
 TEST_F(RefOpsTest, NormsOfHeadsComeBeforeRope) {

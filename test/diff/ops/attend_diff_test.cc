@@ -1,0 +1,128 @@
+#include <gtest/gtest.h>
+
+#include "testing/backends.h"
+#include "testing/op_bench.h"
+
+namespace vernier {
+namespace {
+
+using testing::BackendCase;
+using testing::OpBench;
+using testing::random_numbers;
+using testing::relative_error;
+using testing::StepDriver;
+
+struct AttendCase {
+  const char* name;
+  int heads, kv_heads, head_dim;
+  std::optional<int> window;
+  float soft_cap = 0;
+  bool sinks = false;
+  bool qk_norm = false;
+  CodecId stored = CodecId::kF32;
+  int32_t block_tokens = 16;
+};
+
+const AttendCase kCases[] = {
+    {"plain", 4, 2, 16, {}},
+    {"group_of_three", 9, 3, 64, {}, 0, false, false, CodecId::kF16, 64},
+    {"one_head", 1, 1, 8, {}},
+    {"group_of_five", 5, 1, 32, 11, 0, false, true, CodecId::kBF16},
+    {"window_one", 2, 2, 32, 1},
+    {"window_below_block", 4, 1, 32, 7, 0, false, false, CodecId::kF16},
+    {"window_at_block", 4, 4, 16, 16},
+    {"window_above_block", 4, 2, 24, 17, 0, false, true},
+    {"wide_heads", 4, 1, 256, 20, 0, false, true, CodecId::kF16, 64},
+    {"soft_cap", 4, 2, 32, {}, 2.5f},
+    {"sinks", 4, 2, 32, 9, 0, true},
+    {"fp8", 4, 2, 32, {}, 0, false, false, CodecId::kE4M3Tensor},
+    {"fp8_window", 4, 2, 64, 13, 0, false, true, CodecId::kE4M3Tensor},
+};
+
+/// float32 sums and exponentials; and where keys are rotated before they are stored in fewer bits, a rounding tie may
+/// fall the other way: a few of many terms are one step of that type off.
+double limit_of(const AttendCase& of, Numerics numerics) {
+  double step = 0;
+  if (of.stored == CodecId::kF16) step = std::ldexp(1.0, -11);
+  if (of.stored == CodecId::kBF16) step = std::ldexp(1.0, -8);
+  if (of.stored == CodecId::kE4M3Tensor) step = std::ldexp(1.0, -4);
+  const double exact = 2e-5 + step / 4;
+  return numerics == Numerics::kExact ? exact : exact + 4e-3;
+}
+
+class AttendDiff : public ::testing::TestWithParam<std::tuple<BackendCase, AttendCase>> {};
+
+constexpr int32_t kTokens = 70;
+
+/// Two sequences, fed together in unequal pieces; the second starts late. Past every window.
+std::vector<std::vector<std::vector<int32_t>>> steps() {
+  const std::pair<int, int> pieces[] = {{33, 0}, {1, 5}, {1, 1}, {17, 30}, {0, 1}, {1, 1}, {16, 16}, {1, 16}};
+  std::vector<std::vector<std::vector<int32_t>>> result;
+  int32_t first = 0, second = kTokens;
+  for (auto [a, b] : pieces) {
+    std::vector<std::vector<int32_t>> step(2);
+    while (a-- > 0) step[0].push_back(first++);
+    while (b-- > 0) step[1].push_back(second++);
+    result.push_back(step);
+  }
+  return result;
+}
+
+std::vector<float> attend(Backend& backend, const AttendCase& of) {
+  AttnLayer layer;
+  AttnSpec& spec = layer.spec;
+  spec.heads = of.heads;
+  spec.kv_heads = of.kv_heads;
+  spec.head_dim = of.head_dim;
+  spec.window = of.window;
+  spec.soft_cap = of.soft_cap;
+  spec.sinks = of.sinks;
+  spec.qk_norm = of.qk_norm;
+  spec.scale = 0.8f / std::sqrt(static_cast<float>(of.head_dim));
+  spec.rope = RopeSpec{5000, of.head_dim, RopeLinear{1.5}};
+  CacheSpec cache;
+  cache.kv_heads = of.kv_heads;
+  cache.head_dim = of.head_dim;
+  cache.window = of.window;
+  cache.stored = of.stored;
+  if (of.stored == CodecId::kE4M3Tensor) cache.k_scale = 0.03f, cache.v_scale = 0.07f;
+
+  std::mt19937 random(11);
+  OpBench bench(backend, {cache}, {.block_tokens = of.block_tokens, .sequences = 2, .context_tokens = kTokens});
+  layer.qk_norm_eps = 1e-5f;
+  if (of.qk_norm) {
+    layer.q_norm = bench.vector(random_numbers(random, of.head_dim, 0.4f, 1.1f));
+    layer.k_norm = bench.vector(random_numbers(random, of.head_dim, 0.4f, 0.9f));
+  }
+  if (of.sinks) layer.sinks = bench.vector(random_numbers(random, of.heads, 1.5f, 1));
+  const int64_t cols = spec.q_cols() + 2 * spec.kv_cols();
+  bench.set_inputs(2 * kTokens, cols, random_numbers(random, 2 * kTokens * cols, 1.2f, 0.1f));
+  std::vector<float> out;
+  for (const auto& step : steps()) {
+    bench.driver().begin(step);
+    std::vector<float> rows = bench.read(bench.ops().attend(bench.input_shard(), layer));
+    out.insert(out.end(), rows.begin(), rows.end());
+    bench.driver().commit(step);
+  }
+  return out;
+}
+
+// OPS-3, OPS-4, OPS-5, OPS-7.
+TEST_P(AttendDiff, AgainstTheReference) {
+  const auto& [candidate, of] = GetParam();
+  auto backend = candidate.make();
+  ASSERT_TRUE(backend.ok()) << backend.error().to_string();
+  RefBackend reference;
+  const double error = relative_error(attend(**backend, of), attend(reference, of));
+  RecordProperty("relative_error", std::to_string(error));
+  EXPECT_LE(error, limit_of(of, candidate.numerics));
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, AttendDiff,
+                         ::testing::Combine(::testing::ValuesIn(testing::backend_cases()), ::testing::ValuesIn(kCases)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
+                         });
+
+}  // namespace
+}  // namespace vernier

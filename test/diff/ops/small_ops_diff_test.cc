@@ -1,0 +1,108 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "testing/backends.h"
+#include "testing/op_bench.h"
+
+namespace vernier {
+namespace {
+
+using testing::BackendCase;
+using testing::OpBench;
+using testing::random_numbers;
+using testing::relative_error;
+
+class SmallOpsDiff : public ::testing::TestWithParam<BackendCase> {
+ protected:
+  /// Runs the same on the reference and on the backend, over `rows` rows of `cols` random numbers.
+  void compare(int64_t rows, int64_t cols, double limit, const std::function<std::vector<float>(OpBench&)>& run) {
+    auto backend = GetParam().make();
+    ASSERT_TRUE(backend.ok()) << backend.error().to_string();
+    auto result = [&](Backend& of) {
+      std::mt19937 random(3);
+      OpBench bench(of, {}, {});
+      bench.set_inputs(rows, cols, random_numbers(random, rows * cols, 2.0f, 0.3f));
+      std::vector<std::vector<int32_t>> step(1);
+      for (int64_t row = rows; row-- > 0;) step[0].push_back(static_cast<int32_t>(row));
+      bench.driver().begin(step);
+      return run(bench);
+    };
+    RefBackend reference;
+    EXPECT_LE(relative_error(result(**backend), result(reference)), limit) << rows << " x " << cols;
+  }
+};
+
+TEST_P(SmallOpsDiff, RmsNorm) {
+  for (int64_t cols : {1, 7, 64, 576}) {
+    compare(5, cols, 4e-6, [&](OpBench& bench) {
+      std::mt19937 random(5);
+      Norm norm{"norm", bench.vector(random_numbers(random, cols, 0.4f, 1.2f)), 0.02f};
+      Value x = bench.input();
+      return bench.read(bench.ops().rms_norm(x, norm));
+    });
+  }
+}
+
+TEST_P(SmallOpsDiff, Gate) {
+  for (Act act : {Act::kSilu, Act::kGeluTanh}) {
+    for (int64_t half : {1, 12, 160}) {
+      compare(3, 2 * half, 4e-6,
+              [&](OpBench& bench) { return bench.read(bench.ops().gate(bench.input_shard(), GateSpec{act})); });
+    }
+  }
+}
+
+TEST_P(SmallOpsDiff, AddReduceAndCap) {
+  compare(4, 40, 2e-7, [](OpBench& bench) {
+    Value x = bench.input();
+    Value y = bench.ops().add(bench.input(), std::move(x));
+    return bench.read(y);
+  });
+  compare(4, 33, 2e-6, [](OpBench& bench) { return bench.read(bench.ops().soft_cap(bench.input(), 1.7f)); });
+}
+
+TEST_P(SmallOpsDiff, EmbedsEachCodec) {
+  for (CodecId id : {CodecId::kF32, CodecId::kF16, CodecId::kBF16, CodecId::kQ4_1, CodecId::kQ5_0, CodecId::kQ8_0,
+                     CodecId::kQ4_K, CodecId::kQ6_K}) {
+    for (PackUse use : {PackUse::kEmbedding, PackUse::kTiedEmbeddingHead}) {
+      compare(9, 256, 1e-6, [&](OpBench& bench) {
+        std::mt19937 random(5);
+        QTensor table = encode(codec(id), 9, 256, random_numbers(random, 9 * 256, 0.7f, 0.1f)).value();
+        return bench.read(bench.ops().embed(bench.weight<Split::kNone>({table}, {}, use), 1.3f));
+      });
+    }
+  }
+}
+
+TEST_P(SmallOpsDiff, SamplesTheSameTokens) {
+  auto tokens = [](Backend& backend) {
+    std::mt19937 random(9);
+    OpBench bench(backend, {}, {});
+    bench.set_inputs(24, 300, random_numbers(random, 24 * 300, 2.0f));
+    std::vector<std::vector<int32_t>> step(1);
+    std::vector<SampleSpec> specs(24);
+    for (int32_t row = 0; row < 24; ++row) {
+      step[0].push_back(row);
+      SampleSpec& spec = specs[static_cast<size_t>(row)];
+      spec.seed = static_cast<uint64_t>(row) * 77;
+      spec.temperature = row % 4 == 0 ? 0.0f : 0.9f;
+      if (row % 4 == 2) spec.top_k = 20, spec.top_p = 0.8f;
+      if (row % 4 == 3) spec.min_p = 0.05f;
+    }
+    bench.driver().begin(step);
+    std::vector<int32_t> drawn;
+    for (const SampledToken& token : bench.ops().sample(bench.input(), specs).value()) drawn.push_back(token.token);
+    return drawn;
+  };
+  auto backend = GetParam().make();
+  ASSERT_TRUE(backend.ok()) << backend.error().to_string();
+  RefBackend reference;
+  EXPECT_EQ(tokens(**backend), tokens(reference));
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, SmallOpsDiff, ::testing::ValuesIn(testing::backend_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace vernier
