@@ -1,0 +1,43 @@
+#include "tune/choice.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string_view>
+
+namespace vernier {
+namespace {
+
+Choice choice_of(std::initializer_list<ReasonCode> codes) {
+  Choice choice;
+  choice.problem = {"linear", {{"codec", "q4_1"}, {"rows", "576"}, {"batch", "1"}}};
+  for (ReasonCode code : codes) choice.candidates.push_back({"kernel_" + std::string(name(code)), {code, "because"}});
+  return choice;
+}
+
+TEST(Choice, TheChosenOneIsFoundWhereverItStandsTune1) {
+  EXPECT_EQ(choice_of({ReasonCode::kNeedsIsa, ReasonCode::kChosen, ReasonCode::kSlower}).chosen().kernel,
+            "kernel_chosen");
+  EXPECT_EQ(choice_of({ReasonCode::kChosen}).chosen().kernel, "kernel_chosen");
+}
+
+TEST(ChoiceDeathTest, AChoiceWithoutOneIsAProgrammersErrorTune1) {
+  EXPECT_DEATH((void)choice_of({ReasonCode::kSlower}).chosen(), "no kernel was chosen for linear\\(codec=q4_1");
+}
+
+TEST(Choice, EachReasonHasANameOfItsOwnTune2) {
+  std::set<std::string_view> names;
+  for (int code = 0; code <= static_cast<int>(ReasonCode::kNotBuilt); ++code) {
+    const std::string_view found = name(static_cast<ReasonCode>(code));
+    EXPECT_NE(found, "?") << code;
+    EXPECT_TRUE(names.insert(found).second) << found;
+  }
+}
+
+TEST(Problem, PrintsItsFactsInTheirOrderTune3) {
+  EXPECT_EQ(choice_of({}).problem.to_string(), "linear(codec=q4_1, rows=576, batch=1)");
+  EXPECT_EQ((Problem{"attend", {}}).to_string(), "attend()");
+}
+
+}  // namespace
+}  // namespace vernier
