@@ -45,7 +45,7 @@ void examine_cpu(const Machine& machine, std::vector<Finding>& findings) {
   findings.push_back(
       {sets.size() > 1 ? Verdict::kGood : Verdict::kWarning, "instruction sets",
        fmt::format("{} (kernels exist for baseline, avx2, avx512)", fmt::join(sets, ", ")),
-       sets.size() > 1 ? "" : "without AVX2, FMA and F16C everything runs on the slow baseline kernels"});
+       sets.size() > 1 ? "" : "without AVX2, FMA, F16C and BMI2 everything runs on the slow baseline kernels"});
 }
 
 void examine_memory(const Machine& machine, std::vector<Finding>& findings) {

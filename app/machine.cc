@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <set>
 #include <sstream>
@@ -103,10 +104,13 @@ bool Machine::has(const std::string& flag) const {
 }
 
 std::vector<std::string> Machine::instruction_sets() const {
+  const auto has_all = [this](std::initializer_list<const char*> wanted) {
+    return std::all_of(wanted.begin(), wanted.end(), [this](const char* flag) { return has(flag); });
+  };
   std::vector<std::string> sets = {"baseline"};
-  if (has("avx2") && has("fma") && has("f16c")) sets.emplace_back("avx2");
-  if (sets.size() == 2 && has("avx512f") && has("avx512bw") && has("avx512vl") && has("avx512_vnni") &&
-      has("avx512_bf16")) {
+  if (!has_all({"avx2", "fma", "f16c", "bmi1", "bmi2"})) return sets;
+  sets.emplace_back("avx2");
+  if (has_all({"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni", "avx512_bf16"})) {
     sets.emplace_back("avx512");
   }
   return sets;

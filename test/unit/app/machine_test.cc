@@ -32,7 +32,7 @@ TEST_F(MachineFiles, ReadsWhatTheSystemTells) {
   for (int i = 0; i < 4; ++i) {
     cpuinfo += "processor\t: " + std::to_string(i) +
                "\nmodel name\t: Some CPU\nphysical id\t: 0\ncore id\t\t: " + std::to_string(i / 2) +
-               "\nflags\t\t: fpu sse2 avx2 fma f16c\n\n";
+               "\nflags\t\t: fpu sse2 avx2 fma f16c bmi1 bmi2\n\n";
   }
   write("proc/cpuinfo", cpuinfo);
   write("proc/meminfo", "MemTotal:       1000 kB\nMemAvailable:    600 kB\nHugePages_Total:       3\n");
@@ -69,13 +69,17 @@ TEST_F(MachineFiles, WhatIsNotThereStaysEmpty) {
 }
 
 TEST(Machine, AnInstructionSetNeedsAllOfItsParts) {
+  const std::vector<std::string> all = {"avx2",     "avx512_bf16", "avx512_vnni", "avx512bw", "avx512dq", "avx512f",
+                                        "avx512vl", "bmi1",        "bmi2",        "f16c",     "fma"};
   Machine machine;
-  machine.flags = {"avx2", "f16c"};
-  EXPECT_THAT(machine.instruction_sets(), ::testing::ElementsAre("baseline"));
-  machine.flags = {"avx2", "avx512_bf16", "avx512_vnni", "avx512bw", "avx512f", "avx512vl", "f16c", "fma"};
+  machine.flags = all;
   EXPECT_THAT(machine.instruction_sets(), ::testing::ElementsAre("baseline", "avx2", "avx512"));
-  machine.flags = {"avx2", "avx512_vnni", "avx512bw", "avx512f", "avx512vl", "f16c", "fma"};
-  EXPECT_THAT(machine.instruction_sets(), ::testing::ElementsAre("baseline", "avx2"));
+  for (const std::string& part : all) {
+    machine.flags = all;
+    std::erase(machine.flags, part);
+    const bool of_avx512 = part.starts_with("avx512");
+    EXPECT_EQ(machine.instruction_sets().back(), of_avx512 ? "avx2" : "baseline") << "without " << part;
+  }
 }
 
 }  // namespace
