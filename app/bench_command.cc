@@ -1,0 +1,215 @@
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+
+#include "api/loaded_model.h"
+#include "app/commands.h"
+#include "app/model_flags.h"
+#include "app/peer_bench.h"
+#include "base/clock.h"
+#include "base/progress.h"
+#include "engine/sequence_runner.h"
+
+namespace vernier {
+namespace {
+
+struct BenchFlags {
+  ModelFlags model;
+  std::string against;
+  std::string peer;
+  int rounds = 3;
+  BenchShape shape;
+};
+
+/// One round: every engine and every limit, one after another, so that a ratio never mixes two minutes.
+struct Round {
+  MachineLimits limits;
+  BenchRates ours;
+  std::optional<BenchRates> peer;
+};
+
+std::vector<int32_t> random_tokens(int count, int64_t vocab) {
+  std::mt19937 random(1);
+  std::uniform_int_distribution<int32_t> any(0, static_cast<int32_t>(vocab - 1));
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  std::ranges::generate(tokens, [&] { return any(random); });
+  return tokens;
+}
+
+Result<double> decode_rate(SequenceRunner& runner, int tokens) {
+  SampleSpec greedy{.temperature = 0};
+  int32_t token = 1;
+  Stopwatch watch;
+  for (int i = 0; i < tokens; ++i) {
+    TRY_BIND(SampledToken next, runner.feed_and_sample({&token, 1}, greedy));
+    token = next.token;
+  }
+  return tokens / watch.elapsed_seconds();
+}
+
+Result<BenchRates> measure(SequenceRunner& runner, int64_t vocab, const BenchShape& shape) {
+  BenchRates rates;
+  const std::vector<int32_t> prompt = random_tokens(std::max(shape.prefill_tokens, shape.depth_tokens), vocab);
+  runner.reset();
+  Stopwatch watch;
+  TRY_STATUS(
+      runner.feed_and_sample(std::span(prompt).first(static_cast<size_t>(shape.prefill_tokens)), {.temperature = 0}));
+  rates.prefill_tokens_per_s = shape.prefill_tokens / watch.elapsed_seconds();
+  runner.reset();
+  TRY_BIND(rates.decode_tokens_per_s, decode_rate(runner, shape.decode_tokens));
+  runner.reset();
+  TRY_STATUS(runner.feed(std::span(prompt).first(static_cast<size_t>(shape.depth_tokens))));
+  TRY_BIND(rates.deep_decode_tokens_per_s, decode_rate(runner, shape.decode_tokens));
+  return rates;
+}
+
+struct Row {
+  std::string name;
+  double BenchRates::*rate;
+  double work;  ///< bytes read or operations done for a token
+  double MachineLimits::*limit;
+  std::string_view limit_name;
+};
+
+double best(const std::vector<Round>& rounds, const std::function<double(const Round&)>& value) {
+  double most = 0;
+  for (const Round& round : rounds) most = std::max(most, value(round));
+  return most;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+std::vector<Row> rows_of(const LoadedModel& model, const SequenceRunner& runner, const BenchShape& shape) {
+  const auto weights = static_cast<double>(model.bytes_read_per_token());
+  const double ops = 2.0 * static_cast<double>(model.product_parameters());
+  const auto kv = static_cast<double>(runner.cache_bytes_read_at(shape.depth_tokens + shape.decode_tokens / 2));
+  return {{fmt::format("prefill {}", shape.prefill_tokens), &BenchRates::prefill_tokens_per_s, ops,
+           &MachineLimits::int8_ops_per_s, "int8"},
+          {"decode, empty cache", &BenchRates::decode_tokens_per_s, weights, &MachineLimits::read_bytes_per_s, "read"},
+          {fmt::format("decode at {}", shape.depth_tokens), &BenchRates::deep_decode_tokens_per_s, weights + kv,
+           &MachineLimits::read_bytes_per_s, "read"}};
+}
+
+void print_table(const std::vector<Row>& rows, const std::vector<Round>& rounds, bool against) {
+  fmt::print("\n{:<22}{:>16}{:>14}", "", "vernier", "of limit");
+  if (against) fmt::print("{:>16}{:>10}", "llama.cpp", "ratio");
+  fmt::print("\n");
+  for (const Row& row : rows) {
+    auto share = [&](const Round& r) { return r.ours.*row.rate * row.work / (r.limits.*row.limit); };
+    std::vector<double> shares, ratios;
+    for (const Round& r : rounds) {
+      shares.push_back(share(r));
+      if (r.peer) ratios.push_back(r.ours.*row.rate / (*r.peer.*row.rate));
+    }
+    fmt::print("{:<22}{:>10.1f} tok/s{:>8.0f} % {:<4}", row.name,
+               best(rounds, [&](const Round& r) { return r.ours.*row.rate; }), 100 * median(shares), row.limit_name);
+    if (against) {
+      fmt::print("{:>9.1f} tok/s{:>9.2f}x", best(rounds, [&](const Round& r) { return *r.peer.*row.rate; }),
+                 median(ratios));
+    }
+    fmt::print("\n");
+  }
+}
+
+nlohmann::json rates_json(const BenchRates& rates) {
+  return {{"prefill_tokens_per_s", rates.prefill_tokens_per_s},
+          {"decode_tokens_per_s", rates.decode_tokens_per_s},
+          {"deep_decode_tokens_per_s", rates.deep_decode_tokens_per_s}};
+}
+
+nlohmann::json to_json(const BenchFlags& flags, const std::vector<Row>& rows, const std::vector<Round>& rounds) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const Round& r : rounds) {
+    nlohmann::json entry = {{"read_bytes_per_s", r.limits.read_bytes_per_s},
+                            {"int8_ops_per_s", r.limits.int8_ops_per_s},
+                            {"f32_ops_per_s", r.limits.f32_ops_per_s},
+                            {"vernier", rates_json(r.ours)}};
+    if (r.peer) entry["llama.cpp"] = rates_json(*r.peer);
+    all.push_back(std::move(entry));
+  }
+  return {{"prefill_tokens", flags.shape.prefill_tokens},
+          {"decode_tokens", flags.shape.decode_tokens},
+          {"depth_tokens", flags.shape.depth_tokens},
+          {"product_ops_per_token", rows[0].work},
+          {"bytes_per_token", rows[1].work},
+          {"deep_bytes_per_token", rows[2].work},
+          {"rounds", std::move(all)}};
+}
+
+Status run_bench(const BenchFlags& flags) {
+  if (flags.rounds < 1 || flags.shape.prefill_tokens < 1 || flags.shape.decode_tokens < 1 ||
+      flags.shape.depth_tokens < 1) {
+    return invalid_argument("--rounds, --prefill, --decode and --depth must be at least 1");
+  }
+  std::optional<PeerBench> peer;
+  if (!flags.against.empty() || !flags.peer.empty()) {
+    if (!flags.against.empty() && flags.against != "llama.cpp") {
+      return invalid_argument("--against {}: expected llama.cpp, the one engine that this knows to run", flags.against);
+    }
+    Result<PeerBench> found = PeerBench::find(flags.peer);
+    if (!found && !flags.peer.empty()) return std::move(found).error();
+    if (found) peer = std::move(found).value();
+    if (!found) fmt::print(stderr, "skipped: comparison with llama.cpp: {}\n", found.error().message);
+  }
+  TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
+  TRY_BIND(RunnerOptions options, flags.model.runner_options(model->decoder().spec()));
+  options.context_tokens = std::max(flags.shape.prefill_tokens, flags.shape.depth_tokens + flags.shape.decode_tokens);
+  TRY_BIND(std::unique_ptr<SequenceRunner> runner, SequenceRunner::make(model->backend(), model->decoder(), options));
+  const Features features = model->backend().features();
+  const int64_t vocab = model->decoder().spec().vocab;
+
+  std::vector<Round> rounds;
+  Progress progress("measuring", flags.rounds, ProgressUnit::kCount);
+  for (int i = 0; i < flags.rounds; ++i) {
+    Round round;
+    TRY_BIND(round.limits, model->backend().measure_limits(model->bytes_read_per_token()));
+    TRY_BIND(round.ours, measure(*runner, vocab, flags.shape));
+    if (peer) {
+      TRY_BIND(round.peer, peer->run(model->path(), features.threads, flags.shape));
+    }
+    rounds.push_back(round);
+    progress.add(1);
+  }
+  progress.finish();
+
+  const std::vector<Row> rows = rows_of(*model, *runner, flags.shape);
+  if (global_options().json) {
+    fmt::print("{}\n", to_json(flags, rows, rounds).dump(2));
+    return {};
+  }
+  fmt::print("{}\n{}, {} threads, {} kernels; {} a token read, {:.1f} M parameters in products\n", model->path(),
+             features.device, features.threads, features.isa, format_bytes(model->bytes_read_per_token()),
+             static_cast<double>(model->product_parameters()) * 1e-6);
+  auto limit = [&](double MachineLimits::*which) {
+    return best(rounds, [&](const Round& r) { return r.limits.*which; });
+  };
+  fmt::print("limits in this run: read {:.1f} GB/s, int8 {:.0f} GOP/s, f32 {:.0f} GFLOP/s; best of {} rounds\n",
+             limit(&MachineLimits::read_bytes_per_s) * 1e-9, limit(&MachineLimits::int8_ops_per_s) * 1e-9,
+             limit(&MachineLimits::f32_ops_per_s) * 1e-9, flags.rounds);
+  print_table(rows, rounds, peer.has_value());
+  return {};
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app) {
+  auto flags = std::make_shared<BenchFlags>();
+  CLI::App* command = app.add_subcommand("bench", "Measure prefill and decode rates beside the machine's limits");
+  flags->model.add_to(*command);
+  command->add_option("--against", flags->against, "Another engine in the same rounds: llama.cpp");
+  command->add_option("--peer", flags->peer, "Its benchmark program (default: llama-bench on PATH)");
+  command->add_option("--rounds", flags->rounds, "Rounds; the best of each rate and the median of each ratio are shown")
+      ->capture_default_str();
+  command->add_option("--prefill", flags->shape.prefill_tokens, "Prompt tokens")->capture_default_str();
+  command->add_option("--decode", flags->shape.decode_tokens, "Tokens to generate")->capture_default_str();
+  command->add_option("--depth", flags->shape.depth_tokens, "Tokens in the cache before the second decode")
+      ->capture_default_str();
+  set_work(*command, [flags] { return run_bench(*flags); });
+}
+
+}  // namespace vernier

@@ -1,0 +1,106 @@
+#include <nlohmann/json.hpp>
+
+#include "app/commands.h"
+#include "app/model_flags.h"
+
+namespace vernier {
+namespace {
+
+struct ExplainFlags {
+  ModelFlags model;
+  int64_t rows = 1;
+  int layer = -1;
+};
+
+struct Line {
+  int layer;
+  std::string op;
+  std::string weights;
+  Choice choice;
+  std::string scale_origin;
+};
+
+Result<std::vector<Line>> explain(const LoadedModel& model, const ExplainFlags& flags) {
+  TRY_BIND(RunnerOptions options, flags.model.runner_options(model.decoder().spec()));
+  const std::vector<CacheSpec> caches = cache_specs(model.decoder().spec(), options.kv_type);
+  std::vector<Line> lines;
+  for (const DecoderPart& part : model.decoder().parts()) {
+    if (flags.layer >= 0 && part.layer != flags.layer) continue;
+    if (part.matrix != nullptr) {
+      lines.push_back({part.layer, part.op, part.weights, model.backend().explain_linear(*part.matrix, flags.rows),
+                       part.matrix->info().scale_origin});
+    } else {
+      const CacheSpec& cache = caches[static_cast<size_t>(part.layer)];
+      lines.push_back(
+          {part.layer, part.op, "", model.backend().explain_attend(part.attn->spec, cache, flags.rows), ""});
+    }
+  }
+  return lines;
+}
+
+nlohmann::json to_json(const Line& line) {
+  nlohmann::json facts = nlohmann::json::object();
+  for (const auto& fact : line.choice.problem.facts) facts[fact.name] = fact.value;
+  nlohmann::json candidates = nlohmann::json::array();
+  for (const Candidate& c : line.choice.candidates) {
+    candidates.push_back({{"kernel", c.kernel}, {"reason", name(c.reason.code)}, {"detail", c.reason.detail}});
+  }
+  return {{"layer", line.layer},
+          {"op", line.op},
+          {"weights", line.weights},
+          {"problem", line.choice.problem.op},
+          {"facts", facts},
+          {"kernel", line.choice.chosen().kernel},
+          {"layout", line.choice.layout},
+          {"scales", line.scale_origin},
+          {"candidates", candidates}};
+}
+
+void print_line(const Line& line) {
+  const std::string place = line.layer < 0 ? "" : fmt::format("layer {} ", line.layer);
+  fmt::print("{}{}: {}\n    {}\n", place, line.op, line.choice.chosen().kernel, line.choice.problem.to_string());
+  if (!line.choice.layout.empty()) fmt::print("    layout: {}\n", line.choice.layout);
+  if (!line.weights.empty()) fmt::print("    weights: {}\n", line.weights);
+  if (!line.scale_origin.empty()) fmt::print("    scales: {}\n", line.scale_origin);
+  for (const Candidate& c : line.choice.candidates) {
+    if (c.reason.code == ReasonCode::kChosen) continue;
+    fmt::print("    not {}: {}{}{}\n", c.kernel, name(c.reason.code), c.reason.detail.empty() ? "" : ", ",
+               c.reason.detail);
+  }
+}
+
+Status run_explain(const ExplainFlags& flags) {
+  if (flags.rows < 1) return invalid_argument("--rows {}: expected at least 1", flags.rows);
+  TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
+  TRY_BIND(std::vector<Line> lines, explain(*model, flags));
+  if (lines.empty()) {
+    return invalid_argument("--layer {}: the model has layers 0 to {}", flags.layer,
+                            model->decoder().spec().layers.size() - 1);
+  }
+  if (global_options().json) {
+    nlohmann::json all = nlohmann::json::array();
+    for (const Line& line : lines) all.push_back(to_json(line));
+    fmt::print("{}\n", all.dump(2));
+    return {};
+  }
+  const Features features = model->backend().features();
+  fmt::print("{} on {}: {} kernels, {} threads, for steps of {} rows\n", model->path(), features.device, features.isa,
+             features.threads, flags.rows);
+  for (const Line& line : lines) print_line(line);
+  return {};
+}
+
+}  // namespace
+
+void add_explain_command(CLI::App& app) {
+  auto flags = std::make_shared<ExplainFlags>();
+  CLI::App* command =
+      app.add_subcommand("explain", "For each layer and op: kernel, layout, scales, and why not another");
+  flags->model.add_to(*command);
+  command->add_option("--rows", flags->rows, "Tokens of a step: 1 for decode, hundreds for prefill")
+      ->capture_default_str();
+  command->add_option("--layer", flags->layer, "This layer alone");
+  set_work(*command, [flags] { return run_explain(*flags); });
+}
+
+}  // namespace vernier

@@ -1,0 +1,89 @@
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "app/commands.h"
+#include "app/model_flags.h"
+#include "base/progress.h"
+#include "checkpoint/load_report.h"
+#include "models/registry.h"
+
+namespace vernier {
+namespace {
+
+/// "12 of 18 layers: window 512": layers that attend alike, counted.
+std::string describe_windows(const DecoderSpec& spec) {
+  std::map<int, int> windows;  // 0: all positions
+  for (const LayerSpec& layer : spec.layers) ++windows[layer.attn.window.value_or(0)];
+  std::string text;
+  for (auto [window, layers] : windows) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", layers,
+                        window == 0 ? "full" : fmt::format("window {}", window));
+  }
+  return text;
+}
+
+void print_spec(const DecoderSpec& spec) {
+  const AttnSpec& attn = spec.layers.front().attn;
+  fmt::print("model        {}, {} layers ({}), hidden {}, feed-forward {}\n", spec.family, spec.layers.size(),
+             describe_windows(spec), spec.hidden, spec.layers.front().ffn);
+  fmt::print("attention    {} query heads on {} key-value heads of {}; {}\n", attn.heads, attn.kv_heads, attn.head_dim,
+             attn.rope.to_string());
+  fmt::print("vocabulary   {} tokens, {} head; made for {} positions\n", spec.vocab, spec.tied ? "tied" : "own",
+             spec.max_positions);
+}
+
+nlohmann::json to_json(const DecoderSpec& spec) {
+  nlohmann::json layers = nlohmann::json::array();
+  for (const LayerSpec& layer : spec.layers) {
+    nlohmann::json entry = {{"heads", layer.attn.heads},
+                            {"kv_heads", layer.attn.kv_heads},
+                            {"head_dim", layer.attn.head_dim},
+                            {"rope", layer.attn.rope.to_string()},
+                            {"feed_forward", layer.ffn}};
+    entry["window"] = layer.attn.window ? nlohmann::json(*layer.attn.window) : nlohmann::json(nullptr);
+    layers.push_back(std::move(entry));
+  }
+  return {{"family", spec.family},
+          {"hidden", spec.hidden},
+          {"vocab", spec.vocab},
+          {"tied", spec.tied},
+          {"max_positions", spec.max_positions},
+          {"layers", std::move(layers)}};
+}
+
+Status run_inspect(const std::string& given) {
+  TRY_BIND(std::string path, find_model(given));
+  TRY_BIND(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::open(path));
+  const LoadReport report = describe(*checkpoint);
+  auto read_spec = [&]() -> Result<DecoderSpec> {
+    TRY_BIND(Config config, checkpoint->config());
+    return read_decoder(config);
+  };
+  const Result<DecoderSpec> spec = read_spec();
+  if (global_options().json) {
+    nlohmann::json all = {{"path", path}, {"report", report.to_json()}};
+    if (spec.ok()) all["model"] = to_json(*spec);
+    if (!spec.ok()) all["refused"] = spec.error().to_string();
+    fmt::print("{}\n", all.dump(2));
+    return {};
+  }
+  fmt::print("{}\nformat       {}, {} in {} tensors\n", path, report.format, format_bytes(report.stored_bytes()),
+             report.tensors.size());
+  if (spec.ok()) print_spec(*spec);
+  if (!spec.ok()) fmt::print("model        cannot be run: {}\n", spec.error().to_string());
+  const bool has_template = checkpoint->chat_template() != nullptr;
+  fmt::print("chat         {}\n\n", has_template ? "template in the checkpoint" : "no template: plain text only");
+  fmt::print("{}", report.to_string());
+  return {};
+}
+
+}  // namespace
+
+void add_inspect_command(CLI::App& app) {
+  auto model = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("inspect", "Show a checkpoint's configuration, tensors, codecs and scales");
+  command->add_option("MODEL", *model, "A GGUF file, a Hugging Face folder, or a short name")->required();
+  set_work(*command, [model] { return run_inspect(*model); });
+}
+
+}  // namespace vernier

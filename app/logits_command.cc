@@ -1,0 +1,114 @@
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "app/commands.h"
+#include "app/model_flags.h"
+#include "base/progress.h"
+#include "checkpoint/safetensors.h"
+
+namespace vernier {
+namespace {
+
+struct LogitsFlags {
+  ModelFlags model;
+  std::string ids;
+  std::string out;
+  int32_t chunk = 0;
+  int32_t cached = 0;
+  int32_t generate = 0;
+};
+
+/// [[1, 2], [3]]: at least one list, none empty.
+Result<std::vector<std::vector<int32_t>>> read_ids(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return not_found("cannot open {}", path);
+  nlohmann::json tree = nlohmann::json::parse(file, nullptr, false);
+  if (!tree.is_array() || tree.empty())
+    return invalid_argument("{}: expected lists of token ids, such as [[1, 2], [3]]", path);
+  std::vector<std::vector<int32_t>> lists;
+  for (const nlohmann::json& list : tree) {
+    if (!list.is_array() || list.empty()) {
+      return invalid_argument("{}: list {} is empty or no list; expected token ids", path, lists.size());
+    }
+    std::vector<int32_t> ids;
+    for (const nlohmann::json& id : list) {
+      if (!id.is_number_integer() || id < 0 || id > INT32_MAX) {
+        return invalid_argument("{}: list {} holds {}, expected a token id", path, lists.size(), id.dump());
+      }
+      ids.push_back(id.get<int32_t>());
+    }
+    lists.push_back(std::move(ids));
+  }
+  return lists;
+}
+
+/// Greedy continuation of what the runner holds; `first` is the choice after its last token.
+Result<std::vector<int32_t>> continue_greedily(SequenceRunner& runner, int32_t first, int32_t count) {
+  std::vector<int32_t> tokens = {first};
+  while (static_cast<int32_t>(tokens.size()) < count) {
+    TRY_BIND(SampledToken next, runner.feed_and_sample({&tokens.back(), 1}, {.temperature = 0}));
+    tokens.push_back(next.token);
+  }
+  return tokens;
+}
+
+Status run_logits(const LogitsFlags& flags) {
+  if (flags.cached > 0) {
+    return unsupported("--cached {}: there is no prefix cache yet; leave the flag out", flags.cached);
+  }
+  TRY_BIND(auto lists, read_ids(flags.ids));
+  TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
+  const DecoderSpec& spec = model->decoder().spec();
+  TRY_BIND(RunnerOptions options, flags.model.runner_options(spec));
+  options.chunk_rows = flags.chunk > 0 ? flags.chunk : 64;
+  TRY_BIND(auto runner, SequenceRunner::make(model->backend(), model->decoder(), options));
+
+  std::vector<std::vector<float>> logits(lists.size());    // [list][tokens, vocab]
+  std::vector<std::vector<int32_t>> greedy(lists.size());  // [list][generate]
+  std::vector<NamedNumbers> tensors;
+  int64_t all_tokens = 0;
+  for (const auto& list : lists) all_tokens += static_cast<int64_t>(list.size());
+  Progress progress("logits", all_tokens, ProgressUnit::kCount);
+  for (size_t i = 0; i < lists.size(); ++i) {
+    runner->reset();
+    logits[i].reserve(lists[i].size() * static_cast<size_t>(spec.vocab));
+    TRY_STATUS(runner->feed_for_logits(lists[i], [&](std::span<const float> rows) {
+      logits[i].insert(logits[i].end(), rows.begin(), rows.end());
+      progress.add(static_cast<int64_t>(rows.size()) / spec.vocab);
+    }));
+    tensors.push_back({fmt::format("logits.{}", i),
+                       {static_cast<int64_t>(lists[i].size()), spec.vocab},
+                       std::span(std::as_const(logits[i]))});
+    if (flags.generate > 0) {
+      auto last_row = logits[i].end() - static_cast<std::ptrdiff_t>(spec.vocab);
+      auto best = static_cast<int32_t>(std::max_element(last_row, logits[i].end()) - last_row);
+      TRY_BIND(greedy[i], continue_greedily(*runner, best, flags.generate));
+      tensors.push_back({fmt::format("greedy.{}", i), {flags.generate}, std::span(std::as_const(greedy[i]))});
+    }
+  }
+  progress.finish();
+  TRY_STATUS(write_safetensors(flags.out, tensors));
+  fmt::print("{}: logits of {} lists, {} tokens\n", flags.out, lists.size(), all_tokens);
+  return {};
+}
+
+}  // namespace
+
+void add_logits_command(CLI::App& app) {
+  auto flags = std::make_shared<LogitsFlags>();
+  CLI::App* command = app.add_subcommand("logits", "Write the logits of lists of token ids, to compare engines");
+  flags->model.add_to(*command);
+  command->add_option("--ids", flags->ids, "JSON file with lists of token ids: [[1, 2], [3]]")->required();
+  command->add_option("--out", flags->out, "Safetensors file for logits.0, logits.1, ... (float32 [tokens, vocab])")
+      ->required();
+  command->add_option("--chunk", flags->chunk, "Rows of a step; 1 takes the decode path")->check(CLI::Range(1, 65536));
+  command->add_option("--cached", flags->cached,
+                      "First tokens to run as a request of their own, whose cache is reused");
+  command->add_option("--generate", flags->generate, "Also write this many greedy tokens as greedy.0, ...")
+      ->check(CLI::Range(1, 1 << 20));
+  set_work(*command, [flags] { return run_logits(*flags); });
+}
+
+}  // namespace vernier

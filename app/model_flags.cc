@@ -1,0 +1,60 @@
+#include "app/model_flags.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "app/commands.h"
+#include "base/progress.h"
+
+namespace vernier {
+namespace {
+
+Result<CodecId> parse_cache_type(const std::string& text) {
+  if (text == "auto" || text == "f16" || text == "fp16" || text == "float16") return CodecId::kF16;
+  if (text == "f32" || text == "fp32" || text == "float32") return CodecId::kF32;
+  if (text == "bf16" || text == "bfloat16") return CodecId::kBF16;
+  return unsupported("--kv-cache-dtype {}: expected auto (f16), f32, f16 or bf16; narrower caches are not built yet",
+                     text);
+}
+
+Result<Numerics> parse_numerics(const std::string& text) {
+  if (text == "fast") return Numerics::kFast;
+  if (text == "exact") return Numerics::kExact;
+  return invalid_argument("--numerics {}: expected fast or exact", text);
+}
+
+}  // namespace
+
+void ModelFlags::add_to(CLI::App& command) {
+  command.add_option("MODEL", model, "A GGUF file, a Hugging Face folder, or a short name")->required();
+  command.add_option("--numerics", numerics, "fast: activations may be quantised inside a product; exact: float32")
+      ->capture_default_str();
+  command.add_option("--kv-cache-dtype", kv_cache_dtype, "Stored type of keys and values: auto, f32, f16, bf16")
+      ->capture_default_str();
+  command.add_option("--max-model-len", max_model_len,
+                     "Longest sequence in tokens (default: the model's, at most 8192)");
+}
+
+Result<RunnerOptions> ModelFlags::runner_options(const DecoderSpec& spec) const {
+  RunnerOptions options;
+  TRY_BIND(options.kv_type, parse_cache_type(kv_cache_dtype));
+  const auto own_limit = static_cast<int32_t>(std::min<int64_t>(spec.max_positions, kDefaultContext));
+  options.context_tokens = max_model_len > 0 ? max_model_len : own_limit;
+  return options;
+}
+
+Result<std::unique_ptr<LoadedModel>> load_for(const ModelFlags& flags) {
+  TRY_BIND(std::string path, find_model(flags.model));
+  LoadOptions options;
+  options.backend.threads = global_options().threads;
+  options.backend.isa = global_options().isa;
+  TRY_BIND(options.backend.numerics, parse_numerics(flags.numerics));
+  std::optional<Progress> bar;
+  options.on_progress = [&](const BindProgress& state) {
+    if (!bar) bar.emplace("loading", state.total_bytes, ProgressUnit::kBytes);
+    bar->set(state.done_bytes);
+  };
+  return LoadedModel::load(path, options);
+}
+
+}  // namespace vernier

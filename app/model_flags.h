@@ -1,0 +1,30 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "api/loaded_model.h"
+#include "base/result.h"
+#include "engine/sequence_runner.h"
+
+namespace vernier {
+
+/// The flags of every command that runs a model.
+struct ModelFlags {
+  std::string model;
+  std::string numerics = "fast";
+  std::string kv_cache_dtype = "auto";
+  int32_t max_model_len = 0;  ///< 0: the model's own limit, at most kDefaultContext
+
+  static constexpr int32_t kDefaultContext = 8192;
+
+  /// MODEL, --numerics, --kv-cache-dtype, --max-model-len.
+  void add_to(CLI::App& command);
+  Result<RunnerOptions> runner_options(const DecoderSpec& spec) const;
+};
+
+/// Opens MODEL, loads it with the program's threads and instruction set, and shows progress where that takes long.
+Result<std::unique_ptr<LoadedModel>> load_for(const ModelFlags& flags);
+
+}  // namespace vernier

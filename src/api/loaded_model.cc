@@ -1,0 +1,126 @@
+#include "api/loaded_model.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "api/load_tokenizer.h"
+#include "models/registry.h"
+
+namespace vernier {
+namespace {
+
+/// The names under which templates know the model's special tokens: "bos_token" and the like, with their texts.
+std::vector<std::pair<std::string, std::string>> special_tokens(const Checkpoint& checkpoint,
+                                                                const Tokenizer& tokenizer) {
+  std::vector<std::pair<std::string, std::string>> tokens;
+  const TokenizerSource& source = checkpoint.tokenizer();
+  if (source.tokenizer_config.is_object()) {
+    for (const auto& [key, value] : source.tokenizer_config.items()) {
+      if (!key.ends_with("_token")) continue;
+      const nlohmann::json& text = value.is_object() && value.contains("content") ? value["content"] : value;
+      if (text.is_string()) tokens.emplace_back(key, text.get<std::string>());
+    }
+  }
+  if (source.gguf != nullptr) {
+    for (const char* kind : {"bos", "eos", "pad", "unknown"}) {
+      const GgufValue* id = source.gguf->find(fmt::format("tokenizer.ggml.{}_token_id", kind));
+      const auto number = id != nullptr ? id->as_integer() : std::nullopt;
+      if (!number) continue;
+      const auto text = tokenizer.token_text(static_cast<int32_t>(*number));
+      const std::string name = std::string_view(kind) == "unknown" ? "unk" : kind;
+      if (text) tokens.emplace_back(name + "_token", *text);
+    }
+  }
+  return tokens;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& path, const LoadOptions& options) {
+  std::unique_ptr<LoadedModel> model(new LoadedModel);
+  TRY_BIND(model->checkpoint_, Checkpoint::open(path));
+  TRY_BIND(Config config, model->checkpoint_->config());
+  TRY_BIND(DecoderSpec spec, read_decoder(config));
+
+  // The vocabulary is read beside the weights: neither waits for the other.
+  std::jthread text([&] {
+    model->tokenizer_.emplace(load_tokenizer(model->checkpoint_->tokenizer()));
+    if (const auto* stored = model->checkpoint_->chat_template()) {
+      model->chat_template_.emplace(ChatTemplate::parse(stored->text));
+    }
+  });
+  TRY_BIND(model->backend_, make_backend(options.backend));
+  CheckpointBinder binder(*model->checkpoint_, *model->backend_, options.on_progress);
+  TRY_BIND(model->decoder_, Decoder::bind(std::move(spec), binder));
+  TRY_STATUS(binder.finish());
+  model->report_ = binder.report();
+  return model;
+}
+
+Result<const Tokenizer*> LoadedModel::tokenizer() const {
+  if (!tokenizer_->ok()) return tokenizer_->error();
+  return &tokenizer_->value();
+}
+
+Result<const ChatTemplate*> LoadedModel::chat_template() const {
+  if (!chat_template_) return static_cast<const ChatTemplate*>(nullptr);
+  if (!chat_template_->ok()) return chat_template_->error();
+  return &chat_template_->value();
+}
+
+Result<std::vector<int32_t>> LoadedModel::encode_chat(const nlohmann::ordered_json& messages) const {
+  TRY_BIND(const Tokenizer* tokenizer, this->tokenizer());
+  TRY_BIND(const ChatTemplate* chat_template, this->chat_template());
+  if (chat_template == nullptr) {
+    return unsupported("{} has no chat template; give it plain text to continue (vernier run --raw)", path());
+  }
+  ChatInput input;
+  input.messages = messages;
+  input.add_generation_prompt = true;
+  input.special_tokens = special_tokens(*checkpoint_, *tokenizer);
+  TRY_BIND(Rendered rendered, chat_template->render(input));
+  return tokenizer->encode(rendered.text,
+                           {.add_special = false, .parse_special = true, .caller_ranges = rendered.caller_ranges});
+}
+
+std::vector<int32_t> LoadedModel::end_tokens() const {
+  const GenerationDefaults& defaults = checkpoint_->generation();
+  std::set<int32_t> ids(defaults.eos_ids.begin(), defaults.eos_ids.end());
+  if (tokenizer_->ok()) {
+    for (const std::string& token : defaults.eos_tokens) {
+      if (auto id = tokenizer_->value().find_token(token)) ids.insert(*id);
+    }
+  }
+  return {ids.begin(), ids.end()};
+}
+
+int64_t LoadedModel::weight_bytes() const {
+  std::set<const PackedMatrix*> matrices;
+  int64_t bytes = 0;
+  for (const DecoderPart& part : decoder_->parts()) {
+    if (part.matrix != nullptr && matrices.insert(part.matrix).second) bytes += part.matrix->info().bytes;
+  }
+  return bytes;
+}
+
+int64_t LoadedModel::bytes_read_per_token() const {
+  int64_t bytes = 0;
+  for (const DecoderPart& part : decoder_->parts()) {
+    if (part.matrix != nullptr && part.op != "embed") bytes += part.matrix->info().bytes;
+  }
+  return bytes;
+}
+
+int64_t LoadedModel::product_parameters() const {
+  int64_t parameters = 0;
+  for (const DecoderPart& part : decoder_->parts()) {
+    if (part.matrix != nullptr && part.op != "embed" && part.op != "head") {
+      parameters += part.matrix->rows() * part.matrix->cols();
+    }
+  }
+  return parameters;
+}
+
+}  // namespace vernier
