@@ -45,10 +45,10 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& path, 
   TRY_BIND(DecoderSpec spec, read_decoder(config));
 
   // The vocabulary is read beside the weights: neither waits for the other.
-  std::jthread text([&] {
-    model->tokenizer_.emplace(load_tokenizer(model->checkpoint_->tokenizer()));
-    if (const auto* stored = model->checkpoint_->chat_template()) {
-      model->chat_template_.emplace(ChatTemplate::parse(stored->text));
+  std::jthread text([&loading = *model] {
+    loading.tokenizer_.emplace(load_tokenizer(loading.checkpoint_->tokenizer()));
+    if (const auto* stored = loading.checkpoint_->chat_template()) {
+      loading.chat_template_.emplace(ChatTemplate::parse(stored->text));
     }
   });
   TRY_BIND(model->backend_, make_backend(options.backend));
@@ -56,6 +56,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& path, 
   TRY_BIND(model->decoder_, Decoder::bind(std::move(spec), binder));
   TRY_STATUS(binder.finish());
   model->report_ = binder.report();
+  text.join();
   return model;
 }
 
