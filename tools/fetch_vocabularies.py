@@ -16,16 +16,16 @@ import shutil
 import subprocess
 import sys
 
-GOLDENS = pathlib.Path(__file__).resolve().parent / "goldens"
-SCRIPTS = [GOLDENS / "tokenizers" / "make.py", GOLDENS / "templates" / "make.py"]
+TOOLS = pathlib.Path(__file__).resolve().parent
+FOLDERS = [TOOLS / "golden_tokenizers", TOOLS / "golden_templates"]
+REQUIREMENTS = TOOLS / "golden_templates" / "requirements.txt"  # serves both
 
 
 def stamp_text():
     """Changes with any script that decides what is built."""
     digest = hashlib.sha256()
-    for path in sorted(GOLDENS.rglob("*")):
-        if path.suffix in (".py", ".txt"):
-            digest.update(path.read_bytes())
+    for path in [REQUIREMENTS, *sorted(file for folder in FOLDERS for file in folder.glob("*.py"))]:
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
@@ -40,13 +40,13 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     libraries = folder / ".python"
     print(f"fetch_vocabularies: Python libraries into {libraries}", flush=True)
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-warn-conflicts", "--upgrade",
-                    "--target", str(libraries), "-r", str(GOLDENS / "requirements.txt")],
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+                    "--no-warn-conflicts", "--upgrade", "--target", str(libraries), "-r", str(REQUIREMENTS)],
                    env=dict(os.environ, PIP_ROOT_USER_ACTION="ignore"), check=True)
     environment = dict(os.environ, PYTHONPATH=str(libraries), HF_HUB_OFFLINE="1")
-    for script in SCRIPTS:
-        print(f"fetch_vocabularies: {script.parent.name}", flush=True)
-        subprocess.run([sys.executable, str(script), "fetch", str(folder)], env=environment, check=True)
+    for scripts in FOLDERS:
+        print(f"fetch_vocabularies: {scripts.name}", flush=True)
+        subprocess.run([sys.executable, str(scripts / "make.py"), "fetch", str(folder)], env=environment, check=True)
     # The unpacked packages are needed no more: 430 MB.
     shutil.rmtree(folder / ".cache", ignore_errors=True)
     stamp.write_text(stamp_text())
