@@ -10,9 +10,9 @@ namespace vernier {
 
 /// One product or attention of a decoder, in the order of `forward`; for reports, which look and do not run.
 struct DecoderPart {
-  int layer = -1;       ///< -1: before or after the layers
-  std::string op;       ///< "embed", "qkv", "attend", "output", "gate_up", "down", "head"
-  std::string weights;  ///< names in the checkpoint; empty for attention
+  int layer = -1;                        ///< -1: before or after the layers
+  std::string op;                        ///< "embed", "qkv", "attend", "output", "gate_up", "down", "head"
+  std::string weights;                   ///< names in the checkpoint; empty for attention
   const PackedMatrix* matrix = nullptr;  ///< null for attention
   const AttnLayer* attn = nullptr;       ///< null for a product
 };

@@ -107,7 +107,9 @@ VERNIER_INLINE Quad load_quad(const int8_t* at) {
 
 // Keeps the compiler from moving a sum's terms away from it: left alone, GCC 12 reorders a block's sums so that a third
 // of a tile's instructions go to and from the stack.
-VERNIER_INLINE void pin(__m256i& value) { asm("" : "+x"(value)); }
+VERNIER_INLINE void pin(__m256i& value) {
+  asm("" : "+x"(value));
+}
 
 /// Sum of products of 16 or 32 columns, a row in each lane. Products of a pair of columns meet in 16 bits; as many
 /// pairs are added there as the largest code allows (2 * 127 * max_code each), then four columns in 32 bits. Codes
