@@ -1,5 +1,5 @@
 # Run by ctest for one vernier_nocompile() case: compiles SOURCE as it is (must succeed) and with each misuse (must fail).
-set(command "${COMPILER}" -std=c++20 -Wall -Wextra -Werror -fsyntax-only "-I${ROOT}/src" "-I${ROOT}/include" "-I${ROOT}/test")
+set(command "${COMPILER}" -std=c++20 -Wall -Wextra -Werror -fsyntax-only "-I${ROOT}/src" "-I${ROOT}/include" "-I${ROOT}/tests")
 
 execute_process(COMMAND ${command} "${SOURCE}" RESULT_VARIABLE code ERROR_VARIABLE message OUTPUT_QUIET)
 if(NOT code EQUAL 0)

@@ -20,7 +20,7 @@ FILE_LINES, KERNEL_FILE_LINES = 400, 800
 FUNCTION_LINES, KERNEL_FUNCTION_LINES = 60, 150
 README_LINES = 60
 PUBLIC_LINES = 600
-FOLDERS = ("src", "app", "include", "test", "bench")
+FOLDERS = ("src", "app", "include", "tests", "bench")
 SOURCES = {".h", ".hpp", ".cc", ".cpp", ".cu", ".cuh", ".inc", ".mm"}
 
 TOKEN = re.compile(

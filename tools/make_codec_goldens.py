@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes test/data/codecs: what the `gguf` and `ml_dtypes` packages make of narrow numbers.
+"""Writes tests/data/codecs: what the `gguf` and `ml_dtypes` packages make of narrow numbers.
 
 Development only; needs numpy, gguf and ml_dtypes. The same versions give the same bytes.
 
-    python3 tools/make_codec_goldens.py [--out test/data/codecs]
+    python3 tools/make_codec_goldens.py [--out tests/data/codecs]
 
 Files, little-endian:
   <gguf codec>.blocks   u32 blocks, u32 block bytes, u32 block elements; the blocks; their float32 values
@@ -109,7 +109,7 @@ def spread(last, around):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("test/data/codecs"))
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("tests/data/codecs"))
     out = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
     for kind in F16_FIELDS:

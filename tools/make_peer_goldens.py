@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What llama.cpp answers: greedy tokens of 20 prompts and the perplexity of a text, as goldens for test/golden/peer.
+"""What llama.cpp answers: greedy tokens of 20 prompts and the perplexity of a text, as goldens for tests/golden/peer.
 
-  make_peer_goldens.py MODEL.gguf OUT.json [--text test/data/text/jargon.txt] [--threads 2]     (llama-cpp-python, numpy)
+  make_peer_goldens.py MODEL.gguf OUT.json [--text tests/data/text/jargon.txt] [--threads 2]     (llama-cpp-python, numpy)
 
 For each prompt: the ids that were fed, the ids chosen greedily, and at each choice the distance between the best two logits.
 Perplexity as llama-perplexity measures it: windows of 512 tokens (each begins with the begin token where the model adds
@@ -74,7 +74,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("model")
     p.add_argument("out")
-    p.add_argument("--text", default="test/data/text/jargon.txt")
+    p.add_argument("--text", default="tests/data/text/jargon.txt")
     p.add_argument("--threads", type=int, default=2)
     a = p.parse_args()
     model = llama_cpp.Llama(a.model, n_ctx=WINDOW, n_batch=WINDOW, n_threads=a.threads, logits_all=True, verbose=False)

@@ -2,10 +2,10 @@
 """Renders chat templates with jinja2 itself, set up as transformers sets it up, and writes what the tests compare with.
 
     python3 -m venv env && env/bin/pip install jinja2==3.1.6
-    env/bin/python tools/make_template_goldens.py own            # test/data/templates/own.jsonl
-    env/bin/python tools/make_template_goldens.py digests DIR    # test/data/templates/render_digests.json
+    env/bin/python tools/make_template_goldens.py own            # tests/data/templates/own.jsonl
+    env/bin/python tools/make_template_goldens.py digests DIR    # tests/data/templates/render_digests.json
 
-`own` renders the templates of test/data/templates/own over test/data/templates/conversations.jsonl. `digests` does so
+`own` renders the templates of tests/data/templates/own over tests/data/templates/conversations.jsonl. `digests` does so
 with the *.jinja files of DIR, official templates that are not kept here, and keeps a 64-bit digest of each outcome.
 The clock stands at NOW.
 """
@@ -23,7 +23,7 @@ import jinja2.nodes
 import jinja2.sandbox
 import jinja2.utils
 
-DATA = Path(__file__).resolve().parent.parent / "test/data/templates"
+DATA = Path(__file__).resolve().parent.parent / "tests/data/templates"
 NOW = datetime.datetime(2025, 7, 9, 14, 5, 6)
 TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 REASONING = ("reasoning_content", "thinking", "reasoning")

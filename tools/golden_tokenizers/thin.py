@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Copies goldens into test/data: of each real vocabulary every second line, of the small tokenizers and the splits all.
+"""Copies goldens into tests/data: of each real vocabulary every second line, of the small tokenizers and the splits all.
 
-    python3 tools/golden_tokenizers/thin.py FROM test/data/tokenizers
+    python3 tools/golden_tokenizers/thin.py FROM tests/data/tokenizers
 """
 
 import gzip

@@ -18,7 +18,7 @@ class GoldenReader {
   explicit GoldenReader(const std::string& name) {
     std::ifstream file(std::string(VERNIER_TEST_DATA) + "/codecs/" + name, std::ios::binary);
     bytes_.assign(std::istreambuf_iterator<char>(file), {});
-    EXPECT_FALSE(bytes_.empty()) << "test/data/codecs/" << name << " is missing";
+    EXPECT_FALSE(bytes_.empty()) << "tests/data/codecs/" << name << " is missing";
   }
 
   template <class T>

@@ -10,7 +10,7 @@
 
 namespace vernier::testing_text {
 
-/// One of the small tokenizers in test/data.
+/// One of the small tokenizers in tests/data.
 inline Tokenizer small_tokenizer(const std::string& name) {
   std::ifstream file(VERNIER_TEST_DATA "/tokenizers/" + name + ".json", std::ios::binary);
   std::string bytes(std::istreambuf_iterator<char>(file), {});
