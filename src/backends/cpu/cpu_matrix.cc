@@ -138,11 +138,11 @@ PackedBytes::~PackedBytes() {
 
 const LinearKernels& linear_kernels(Isa isa) {
 #if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return linear_kernels_avx512();
-  if (isa == Isa::kAvx2) return linear_kernels_avx2();
+  if (isa == Isa::kAvx512) return avx512::linear_kernels();
+  if (isa == Isa::kAvx2) return avx2::linear_kernels();
 #endif
   CHECK(isa == Isa::kBaseline, "no kernels for {} on this architecture", name(isa));
-  return linear_kernels_baseline();
+  return baseline::linear_kernels();
 }
 
 CpuMatrix::CpuMatrix(int64_t rows, int64_t cols, std::vector<MatrixSegment> segments, PackedBytes bytes,

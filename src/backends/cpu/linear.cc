@@ -41,6 +41,7 @@ struct Product {
   const LinearKernels& kernels;
   const float* x = nullptr;  // float rows, where a segment needs them
   int64_t x_stride = 0;
+  int64_t bf16_stride = 0;
 };
 
 /// What one segment needs.
@@ -57,6 +58,7 @@ struct RowStage {
   const Product& product;
   int64_t padded_cols;
   bool floats;
+  bool bf16;
   bool group32;
   bool group16;
 
@@ -75,6 +77,7 @@ struct RowStage {
       std::fill(copy + input.cols, copy + padded_cols, 0.0f);
       row = copy;
     }
+    if (bf16) product.kernels.round_bf16(row, padded_cols, scratch.bf16.data() + t * product.bf16_stride);
     if (group32) quantise(scratch.group32, 32, t, row);
     if (group16) quantise(scratch.group16, 16, t, row);
   }
@@ -95,11 +98,14 @@ void reserve(LinearScratch::IntStage& stage, int group, int64_t rows, int64_t pa
 
 void stage_rows(Product& product) {
   const LinearInput& input = product.input;
-  RowStage stage{product, 0, false, false, false};
+  RowStage stage{product, 0, false, false, false, false};
   bool blocks = false;
   for (const MatrixSegment& segment : product.matrix.segments()) {
     stage.padded_cols = std::max(stage.padded_cols, segment.layout.cols);
-    if (!product.matrix.is_integer(segment)) {
+    const LinearKernel kernel = choose_linear(product.matrix, segment, input.rows, nullptr);
+    if (kernel == LinearKernel::kBf16Tile) {
+      stage.bf16 = true;
+    } else if (!product.matrix.is_integer(segment)) {
       stage.floats = true;
     } else {
       blocks = true;
@@ -114,9 +120,13 @@ void stage_rows(Product& product) {
     product.x_stride = stage.padded_cols;
     product.x = at_least(product.scratch.floats, input.rows * product.x_stride);
   }
+  if (stage.bf16) {
+    product.bf16_stride = stage.padded_cols + kRowGap;
+    at_least(product.scratch.bf16, input.rows * product.bf16_stride);
+  }
   if (stage.group32) reserve(product.scratch.group32, 32, input.rows, stage.padded_cols);
   if (stage.group16) reserve(product.scratch.group16, 16, input.rows, stage.padded_cols);
-  if (in_place && !stage.group32 && !stage.group16) return;
+  if (in_place && !stage.bf16 && !stage.group32 && !stage.group16) return;
   std::vector<LinearScratch::ThreadPart>& threads = product.scratch.threads;
   constexpr int64_t kRowsEach = 4;
   if (input.rows <= kRowsEach) {
@@ -166,7 +176,8 @@ void stream_chunk(const Product& product, const SegmentWork& work, int64_t chunk
   float* tile = at_least(part.out, work.panels_each * lanes * kStreamRows);
   for (int64_t t = 0; t < product.input.rows;) {
     const int64_t left = product.input.rows - t;
-    const int tokens = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+    int tokens = product.kernels.stream_tokens;
+    while (tokens > left) tokens /= 2;
     if (work.kernel == LinearKernel::kIntStream) {
       product.kernels.stream({data, &segment.layout, panels, int_rows(product, segment, t), tokens, tile, width});
     } else {
@@ -244,6 +255,17 @@ void float_tile_chunk(const Product& product, const MatrixSegment& segment, int6
   finish_tile(product, segment, first_panel * lanes, panels * lanes, first_row, tokens, job.out, job.out_stride);
 }
 
+void bf16_tile_chunk(const Product& product, const MatrixSegment& segment, int64_t first_panel, int panels,
+                     int64_t first_row, int64_t tokens, LinearScratch::ThreadPart& part) {
+  const PanelLayout& layout = segment.layout;
+  const int64_t width = panels * layout.rows;
+  float* tile = at_least(part.out, kTileRows * width);
+  product.kernels.bf16_tile({segment.data + first_panel * layout.panel_bytes, layout.panel_bytes, panels, layout.cols,
+                             product.scratch.bf16.data() + first_row * product.bf16_stride, product.bf16_stride, tokens,
+                             tile, width});
+  finish_tile(product, segment, first_panel * layout.rows, width, first_row, tokens, tile, width);
+}
+
 void tile_chunk(const Product& product, const SegmentWork& work, int64_t chunk, LinearScratch::ThreadPart& part) {
   const MatrixSegment& segment = *work.segment;
   const int64_t first_row = chunk % work.row_chunks * kTileRows;
@@ -254,6 +276,8 @@ void tile_chunk(const Product& product, const SegmentWork& work, int64_t chunk, 
     const int panels = end - panel >= product.kernels.tile_panels ? product.kernels.tile_panels : 1;
     if (work.kernel == LinearKernel::kIntTile) {
       int_tile_chunk(product, segment, panel, panels, first_row, tokens, part);
+    } else if (work.kernel == LinearKernel::kBf16Tile) {
+      bf16_tile_chunk(product, segment, panel, panels, first_row, tokens, part);
     } else {
       float_tile_chunk(product, segment, panel, panels, first_row, tokens, part);
     }

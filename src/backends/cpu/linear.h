@@ -50,7 +50,8 @@ class LinearScratch {
     std::vector<float> row;
   };
 
-  std::vector<float> floats;  // [rows, padded cols], where the input cannot be read in place
+  std::vector<float> floats;   // [rows, padded cols], where the input cannot be read in place
+  std::vector<uint16_t> bf16;  // [rows, padded cols]
   IntStage group32;
   IntStage group16;
   std::vector<ThreadPart> threads;

@@ -6,7 +6,7 @@ namespace vernier {
 namespace {
 
 std::string kernel_name(LinearKernel kernel, const CpuMatrix& matrix) {
-  static constexpr const char* kNames[] = {"int8_stream", "int8_tile", "float_stream", "float_tile"};
+  static constexpr const char* kNames[] = {"int8_stream", "int8_tile", "float_stream", "bf16_tile", "float_tile"};
   return fmt::format("{}_{}", kNames[static_cast<size_t>(kernel)], matrix.kernels().name);
 }
 
@@ -22,6 +22,20 @@ Reason verdict(LinearKernel kernel, const CpuMatrix& matrix, const MatrixSegment
   }
   if (kernel == LinearKernel::kDenseStream && !is_dense(segment.layout.format)) {
     return {ReasonCode::kCodec, fmt::format("{} is kept as codes; this kernel reads floats", segment.codec)};
+  }
+  if (kernel == LinearKernel::kBf16Tile) {
+    if (segment.layout.format != PanelFormat::kBF16) {
+      return {ReasonCode::kCodec, fmt::format("{} is not kept as bf16", segment.codec)};
+    }
+    if (matrix.numerics() == Numerics::kExact) {
+      return {ReasonCode::kNumerics, "bf16 activations round; exact numerics keep float32"};
+    }
+    if (matrix.kernels().bf16_tile == nullptr) {
+      return {ReasonCode::kNeedsIsa, fmt::format("needs avx512 with bf16; this run uses {}", name(matrix.isa()))};
+    }
+    if (batch_rows <= kStreamRows) {
+      return {ReasonCode::kRows, fmt::format("made for more than {} rows; this step has {}", kStreamRows, batch_rows)};
+    }
   }
   if (stream && batch_rows > kStreamRows) {
     return {ReasonCode::kRows, fmt::format("made for up to {} rows; this step has {}", kStreamRows, batch_rows)};
@@ -45,11 +59,14 @@ void add_other_isas(const CpuMatrix& matrix, LinearKernel kernel, std::vector<Ca
 LinearKernel choose_linear(const CpuMatrix& matrix, const MatrixSegment& segment, int64_t batch_rows, Choice* choice) {
   // Fastest first.
   constexpr LinearKernel kAll[] = {LinearKernel::kIntStream, LinearKernel::kIntTile, LinearKernel::kDenseStream,
-                                   LinearKernel::kFloatTile};
+                                   LinearKernel::kBf16Tile, LinearKernel::kFloatTile};
   if (choice == nullptr) {
     const bool few = batch_rows <= kStreamRows;
     if (matrix.is_integer(segment)) return few ? LinearKernel::kIntStream : LinearKernel::kIntTile;
-    return few && is_dense(segment.layout.format) ? LinearKernel::kDenseStream : LinearKernel::kFloatTile;
+    if (!is_dense(segment.layout.format)) return LinearKernel::kFloatTile;
+    if (few) return LinearKernel::kDenseStream;
+    const bool rounds = segment.layout.format == PanelFormat::kBF16 && matrix.numerics() == Numerics::kFast;
+    return rounds && matrix.kernels().bf16_tile != nullptr ? LinearKernel::kBf16Tile : LinearKernel::kFloatTile;
   }
   const LinearKernel chosen = choose_linear(matrix, segment, batch_rows, nullptr);
   choice->problem = {"linear",

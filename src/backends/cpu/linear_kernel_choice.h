@@ -12,6 +12,7 @@ enum class LinearKernel : uint8_t {
   kIntStream,    ///< packed codes met by int8 activations as they come from memory
   kIntTile,      ///< panels unpacked once for many rows of int8 activations
   kDenseStream,  ///< packed floats, read once
+  kBf16Tile,     ///< packed bf16 met by rows rounded to bf16
   kFloatTile,    ///< panels decoded to float32 for any number of rows
 };
 

@@ -9,16 +9,24 @@ namespace {
 #include "backends/cpu/kernels/linear_body.h"
 #include "backends/cpu/kernels/linear_float_body.h"
 
-constexpr LinearKernels kKernels = {kRows,    kTilePanels, kIsaName,   stream,       unpack,
-                                    int_tile, decode,      float_tile, dense_stream, quantise};
+constexpr LinearKernels kKernels = {.rows = kRows,
+                                    .tile_panels = kTilePanels,
+                                    .stream_tokens = kStreamTokens,
+                                    .name = kIsaName,
+                                    .stream = stream,
+                                    .unpack = unpack,
+                                    .int_tile = int_tile,
+                                    .decode = decode,
+                                    .float_tile = float_tile,
+                                    .dense_stream = dense_stream,
+                                    .quantise = quantise,
+                                    .bf16_tile = nullptr,
+                                    .round_bf16 = nullptr};
 
 }  // namespace
-}  // namespace vernier::avx2
 
-namespace vernier {
-
-const LinearKernels& linear_kernels_avx2() {
-  return avx2::kKernels;
+const LinearKernels& linear_kernels() {
+  return kKernels;
 }
 
-}  // namespace vernier
+}  // namespace vernier::avx2

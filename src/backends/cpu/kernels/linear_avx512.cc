@@ -8,17 +8,27 @@ namespace {
 
 #include "backends/cpu/kernels/linear_body.h"
 #include "backends/cpu/kernels/linear_float_body.h"
+// After the above.
+#include "backends/cpu/kernels/linear_bf16_body.h"
 
-constexpr LinearKernels kKernels = {kRows,    kTilePanels, kIsaName,   stream,       unpack,
-                                    int_tile, decode,      float_tile, dense_stream, quantise};
+constexpr LinearKernels kKernels = {.rows = kRows,
+                                    .tile_panels = kTilePanels,
+                                    .stream_tokens = kStreamTokens,
+                                    .name = kIsaName,
+                                    .stream = stream,
+                                    .unpack = unpack,
+                                    .int_tile = int_tile,
+                                    .decode = decode,
+                                    .float_tile = float_tile,
+                                    .dense_stream = dense_stream,
+                                    .quantise = quantise,
+                                    .bf16_tile = bf16_tile,
+                                    .round_bf16 = round_bf16};
 
 }  // namespace
-}  // namespace vernier::avx512
 
-namespace vernier {
-
-const LinearKernels& linear_kernels_avx512() {
-  return avx512::kKernels;
+const LinearKernels& linear_kernels() {
+  return kKernels;
 }
 
-}  // namespace vernier
+}  // namespace vernier::avx512

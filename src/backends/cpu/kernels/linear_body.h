@@ -155,15 +155,12 @@ void stream_of(const StreamJob& job) {
   }
 }
 
-template <PanelFormat F>
+/// As many rows at a time as registers hold sums for.
+template <PanelFormat F, int T = kStreamTokens>
 void stream_format(const StreamJob& job) {
-  switch (job.tokens) {
-    case 1:
-      return stream_of<F, 1>(job);
-    case 2:
-      return stream_of<F, 2>(job);
-    default:
-      return stream_of<F, 4>(job);
+  if (job.tokens >= T) stream_of<F, T>(job);
+  if constexpr (T > 1) {
+    if (job.tokens < T) stream_format<F, T / 2>(job);
   }
 }
 

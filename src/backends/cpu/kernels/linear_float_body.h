@@ -163,15 +163,11 @@ void dense_stream_of(const DenseStreamJob& job) {
   }
 }
 
-template <PanelFormat F>
+template <PanelFormat F, int T = kStreamTokens>
 void dense_stream_format(const DenseStreamJob& job) {
-  switch (job.tokens) {
-    case 1:
-      return dense_stream_of<F, 1>(job);
-    case 2:
-      return dense_stream_of<F, 2>(job);
-    default:
-      return dense_stream_of<F, 4>(job);
+  if (job.tokens >= T) dense_stream_of<F, T>(job);
+  if constexpr (T > 1) {
+    if (job.tokens < T) dense_stream_format<F, T / 2>(job);
   }
 }
 

@@ -22,7 +22,7 @@ struct StreamJob {
   const PanelLayout* layout;
   int64_t panel_count;
   IntRows x;
-  int tokens;  ///< 1, 2 or 4
+  int tokens;  ///< a power of two, at most stream_tokens
   float* out;  ///< [tokens][panel_count * R] at out_stride
   int64_t out_stride;
 };
@@ -69,6 +69,19 @@ struct FloatTileJob {
   bool accumulate;
 };
 
+/// Products of packed bf16 panels, `panel_count` of them side by side, with rows rounded to bf16.
+struct Bf16TileJob {
+  const uint8_t* panels;
+  int64_t panel_bytes;
+  int panel_count;
+  int64_t cols;       ///< the layout's
+  const uint16_t* x;  ///< [tokens, cols]
+  int64_t x_stride;
+  int64_t tokens;
+  float* out;  ///< [tokens][panel_count * R]
+  int64_t out_stride;
+};
+
 /// Products of packed dense panels with a few float rows.
 struct DenseStreamJob {
   const uint8_t* panels;
@@ -76,15 +89,16 @@ struct DenseStreamJob {
   int64_t panel_count;
   const float* x;  ///< readable up to layout->cols
   int64_t x_stride;
-  int tokens;  ///< 1, 2 or 4
+  int tokens;  ///< a power of two, at most stream_tokens
   float* out;
   int64_t out_stride;
 };
 
 /// The matrix-product kernels of one instruction set. Pure functions of raw memory; nothing is allocated.
 struct LinearKernels {
-  int rows;         ///< R
-  int tile_panels;  ///< most panels of one tile job
+  int rows;           ///< R
+  int tile_panels;    ///< most panels of one tile job
+  int stream_tokens;  ///< most rows of one stream job: a power of two
   const char* name;
   void (*stream)(const StreamJob&);
   void (*unpack)(const UnpackJob&);
@@ -96,10 +110,20 @@ struct LinearKernels {
   void (*dense_stream)(const DenseStreamJob&);
   /// `cols` is a multiple of 32; ties to even; a group of zeros has scale 0.
   void (*quantise)(const float* x, int64_t cols, int group, int8_t* codes, float* scale, float* sum);
+  /// Null, like the next, where the instruction set does not multiply bf16.
+  void (*bf16_tile)(const Bf16TileJob&);
+  /// To nearest, ties to even; NaN stays NaN. `cols` is a multiple of 4.
+  void (*round_bf16)(const float* x, int64_t cols, uint16_t* out);
 };
 
-const LinearKernels& linear_kernels_baseline();
-const LinearKernels& linear_kernels_avx2();
-const LinearKernels& linear_kernels_avx512();
+namespace baseline {
+const LinearKernels& linear_kernels();
+}
+namespace avx2 {
+const LinearKernels& linear_kernels();
+}
+namespace avx512 {
+const LinearKernels& linear_kernels();
+}
 
 }  // namespace vernier

@@ -13,6 +13,7 @@ namespace {
 constexpr int kRows = 8;
 constexpr const char* kIsaName = "avx2";
 constexpr int kTilePanels = 2;
+constexpr int kStreamTokens = 4;
 constexpr int kIntTileTokens = 3;
 constexpr int kFloatTileTokens = 6;
 

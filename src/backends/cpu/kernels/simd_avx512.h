@@ -2,8 +2,6 @@
 
 // The vectors that linear_body.h is written in, for AVX-512 with VNNI. A panel has 16 rows.
 
-// GCC 12 takes the undefined operand of its own AVX-512 intrinsics for one of ours.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
 
 #include <cstdint>
@@ -15,6 +13,7 @@ namespace {
 constexpr int kRows = 16;
 constexpr const char* kIsaName = "avx512";
 constexpr int kTilePanels = 2;
+constexpr int kStreamTokens = 4;
 constexpr int kIntTileTokens = 6;
 constexpr int kFloatTileTokens = 8;
 
@@ -143,6 +142,29 @@ VERNIER_INLINE int round_codes(const float* x, float factor, int8_t* codes, int 
     _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + i), _mm512_cvtsepi32_epi8(a));
   }
   return _mm512_reduce_add_epi32(sum);
+}
+
+using Pairs = __m512bh;  // kRows x 2 numbers of bf16
+
+VERNIER_INLINE Pairs load_pairs(const uint8_t* at) {
+  return reinterpret_cast<Pairs>(_mm512_loadu_si512(at));
+}
+VERNIER_INLINE Pairs broadcast_pair(const uint16_t* at) {
+  int32_t word;
+  std::memcpy(&word, at, 4);
+  return reinterpret_cast<Pairs>(_mm512_set1_epi32(word));
+}
+VERNIER_INLINE Floats add_products(Floats sum, Pairs a, Pairs b) {
+  return _mm512_dpbf16_ps(sum, a, b);
+}
+
+// Rounds to bf16, ties to even. `cols` is a multiple of 4.
+inline void round_bf16(const float* x, int64_t cols, uint16_t* out) {
+  for (int64_t c = 0; c < cols; c += 16) {
+    const auto lanes = static_cast<__mmask16>(cols - c >= 16 ? 0xFFFF : (1 << (cols - c)) - 1);
+    const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(lanes, x + c));
+    _mm256_mask_storeu_epi16(out + c, lanes, reinterpret_cast<__m256i>(rounded));
+  }
 }
 
 VERNIER_INLINE void prefetch(const uint8_t* at) {

@@ -11,6 +11,7 @@ namespace {
 constexpr int kRows = 8;
 constexpr const char* kIsaName = "baseline";
 constexpr int kTilePanels = 1;
+constexpr int kStreamTokens = 1;
 constexpr int kIntTileTokens = 1;
 constexpr int kFloatTileTokens = 2;
 

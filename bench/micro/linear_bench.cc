@@ -1,0 +1,133 @@
+// Matrix products of the CPU backend beside the machine's limits of the same run.
+//
+//   linear_bench [--threads 2] [--isa avx2] [--codec q4_1]... [--rows 1536] [--cols 576] [--mib 96] [--rounds 20]
+//
+// For each codec: packing rate, then products for 1 to 512 rows over `mib` of packed matrices (more than the last-level
+// cache holds), as GB/s of weights and Gop/s (a multiply and an add are two), best of all rounds.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "backends/cpu/linear.h"
+#include "backends/cpu/machine_limits.h"
+#include "base/clock.h"
+
+namespace vernier {
+namespace {
+
+struct Options {
+  int threads = 2;
+  std::string isa;
+  std::vector<std::string> codecs = {"q4_1", "q5_0", "q8_0", "q4_k", "q6_k", "gguf_mxfp4", "bf16"};
+  int64_t rows = 1536;
+  int64_t cols = 768;
+  int64_t mib = 96;
+  int rounds = 20;
+  bool exact = false;
+};
+
+const Codec* find_codec(const std::string& name) {
+  for (const Codec& codec : all_codecs()) {
+    if (codec.name == name) return &codec;
+  }
+  return nullptr;
+}
+
+template <class Fn>
+double best_seconds(int rounds, Fn fn) {
+  double best = 1e30;
+  for (int i = 0; i < rounds; ++i) {
+    Stopwatch watch;
+    fn();
+    best = std::min(best, static_cast<double>(watch.elapsed_ns()) * 1e-9);
+  }
+  return best;
+}
+
+std::vector<float> wave(int64_t count) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(0.37f * static_cast<float>(i % 100003)) + 0.1f;
+  return values;
+}
+
+Status bench_codec(const Options& options, const Codec& codec, Isa isa, ThreadPool& pool, const MachineLimits& limits) {
+  const Numerics numerics = options.exact ? Numerics::kExact : Numerics::kFast;
+  TRY_BIND(QTensor tensor, encode(codec, options.rows, options.cols, wave(options.rows * options.cols)));
+  std::vector<std::shared_ptr<const CpuMatrix>> matrices;
+  double pack_seconds = 1e30;
+  int64_t bytes = 0;
+  while (bytes < options.mib << 20) {
+    Stopwatch watch;
+    TRY_BIND(std::shared_ptr<const CpuMatrix> matrix, pack_matrix({&tensor, 1}, PackUse::kLinear, isa, numerics, pool));
+    pack_seconds = std::min(pack_seconds, static_cast<double>(watch.elapsed_ns()) * 1e-9);
+    bytes += matrix->info().bytes;
+    matrices.push_back(std::move(matrix));
+  }
+  const PackedInfo info = matrices.front()->info();
+  fmt::print("{} [{}, {}] {}, {:.2f} bits a weight; packed at {:.2f} GB/s\n", codec.name, options.rows, options.cols,
+             info.layout, 8.0 * static_cast<double>(info.bytes) / static_cast<double>(options.rows * options.cols),
+             static_cast<double>(tensor.stored_bytes()) / pack_seconds * 1e-9);
+  LinearScratch scratch(pool.threads());
+  for (int64_t tokens : {1, 2, 4, 8, 16, 64, 512}) {
+    const std::vector<float> x = wave(tokens * options.cols);
+    std::vector<float> out(static_cast<size_t>(tokens * options.rows));
+    // Many rows: a few matrices are enough, and a round stays short.
+    const size_t used = tokens <= 16 ? matrices.size() : std::min<size_t>(matrices.size(), 4);
+    const double seconds = best_seconds(options.rounds, [&] {
+      for (size_t i = 0; i < used; ++i) {
+        linear(pool, scratch, *matrices[i], {x.data(), tokens, options.cols, options.cols, {}},
+               {out.data(), options.rows, nullptr, false});
+      }
+    });
+    const double gbps = static_cast<double>(info.bytes) * static_cast<double>(used) / seconds;
+    const double ops =
+        2.0 * static_cast<double>(options.rows * options.cols * tokens) * static_cast<double>(used) / seconds;
+    const bool integer = matrices.front()->is_integer(matrices.front()->segments()[0]);
+    const double ceiling = integer ? limits.int8_ops_per_s : limits.f32_ops_per_s;
+    fmt::print("  {:4} rows: {:7.2f} GB/s ({:4.0f} % of reading)  {:8.1f} Gop/s ({:4.0f} % of {})\n", tokens,
+               gbps * 1e-9, 100 * gbps / limits.read_bytes_per_s, ops * 1e-9, 100 * ops / ceiling,
+               integer ? "int8 dot" : "fma");
+  }
+  return {};
+}
+
+Status run(const Options& options) {
+  TRY_BIND(Isa isa, choose_isa(options.isa));
+  ThreadPool pool(options.threads);
+  for (const std::string& name : options.codecs) {
+    const Codec* codec = find_codec(name);
+    if (codec == nullptr) return invalid_argument("no codec is called '{}'", name);
+    const MachineLimits limits = measure_limits(pool, isa, options.mib << 20);
+    fmt::print("{} x {}: reads {:.1f} GB/s, int8 dot {:.0f} Gop/s, fma {:.0f} Gop/s\n", options.threads,
+               vernier::name(isa), limits.read_bytes_per_s * 1e-9, limits.int8_ops_per_s * 1e-9,
+               limits.f32_ops_per_s * 1e-9);
+    TRY_STATUS(bench_codec(options, *codec, isa, pool, limits));
+  }
+  return {};
+}
+
+}  // namespace
+}  // namespace vernier
+
+int main(int argc, char** argv) {
+  vernier::Options options;
+  CLI::App app("Matrix products of the CPU backend beside the machine's limits.");
+  app.add_option("--threads", options.threads);
+  app.add_option("--isa", options.isa);
+  app.add_option("--codec", options.codecs);
+  app.add_option("--rows", options.rows);
+  app.add_option("--cols", options.cols);
+  app.add_option("--mib", options.mib);
+  app.add_option("--rounds", options.rounds);
+  app.add_flag("--exact", options.exact);
+  CLI11_PARSE(app, argc, argv);
+  if (vernier::Status status = vernier::run(options); !status.ok()) {
+    fmt::print(stderr, "{}\n", status.error().to_string());
+    return 1;
+  }
+  return 0;
+}
