@@ -9,9 +9,11 @@
 namespace vernier {
 namespace {
 
-/// Bytes of packed weights in one chunk of a stream: some 2 us of work, so that claiming costs little and the last
-/// chunk of a product keeps no thread waiting for long.
-constexpr int64_t kStreamChunkBytes = 16384;
+/// Bytes of packed weights in one chunk of a stream: enough that claiming it and the cold first lines cost little, few
+/// enough that the last chunk of a product keeps no thread waiting for long.
+constexpr int64_t kLeastStreamBytes = 8 << 10;
+constexpr int64_t kMostStreamBytes = 64 << 10;
+constexpr int64_t kStreamChunksOfThread = 8;
 /// Rows of activations that a chunk of a tiled product multiplies: unpacking is paid once for them.
 constexpr int64_t kTileRows = 128;
 /// Blocks of 32 columns that are unpacked at a time: two panels of them stay in the first-level cache.
@@ -289,7 +291,10 @@ SegmentWork plan_segment(const Product& product, const MatrixSegment& segment) {
   const int64_t rows = product.input.rows;
   SegmentWork work{&segment, choose_linear(product.matrix, segment, rows, nullptr), 0, 1, 0};
   if (work.kernel == LinearKernel::kIntStream || work.kernel == LinearKernel::kDenseStream) {
-    work.panels_each = std::clamp<int64_t>(kStreamChunkBytes / segment.layout.panel_bytes, 1, 64);
+    const int64_t share =
+        segment.panels * segment.layout.panel_bytes / (product.pool.threads() * kStreamChunksOfThread);
+    const int64_t bytes = std::clamp(share, kLeastStreamBytes, kMostStreamBytes);
+    work.panels_each = std::clamp<int64_t>(bytes / segment.layout.panel_bytes, 1, 64);
   } else {
     work.panels_each = product.kernels.tile_panels;
     // Few rows: more panels a chunk, so that a chunk stays worth claiming.

@@ -161,41 +161,64 @@ void store_codes(const CodeWords& codes, CodePlanes form, int stride, uint8_t* p
   }
 }
 
-/// Places one number of each scale level in its panel.
-struct ScaleWriter {
-  const PanelLayout& layout;
-  int lane;
-  uint8_t* panel;
+/// Places the scales of one row in its panel.
+class ScaleWriter {
+ public:
+  ScaleWriter(const PanelLayout& layout, int lane, uint8_t* panel)
+      : layout_(layout),
+        strip_(strip_layout(layout.format, layout.rows)),
+        groups_(strip_.blocks * 32 / int_format(layout.format).group),
+        lane_(lane),
+        panel_(panel) {}
 
-  void half(int64_t offset, int64_t index, uint16_t bits) const {
-    std::memcpy(panel + offset + (index * layout.rows + lane) * 2, &bits, 2);
+  int64_t strips() const { return layout_.blocks / strip_.blocks; }
+
+  void scale(int64_t group, uint16_t half) const { put_half(group, strip_.scales, half); }
+  void minimum(int64_t group, uint16_t half) const { put_half(group, strip_.minimums, half); }
+  void exponent(int64_t group, uint8_t byte) const { put_byte(group, strip_.scales, byte); }
+  void sub_scale(int64_t group, uint8_t byte) const { put_byte(group, strip_.sub_scales, byte); }
+  void sub_minimum(int64_t group, uint8_t byte) const { put_byte(group, strip_.sub_minimums, byte); }
+  void super_scale(int64_t strip, uint16_t half) const { put_half(strip * groups_, strip_.scales, half); }
+  void super_minimum(int64_t strip, uint16_t half) const { put_half(strip * groups_, strip_.minimums, half); }
+
+ private:
+  uint8_t* place(int64_t group, int offset) const { return panel_ + group / groups_ * strip_.bytes + offset; }
+  void put_half(int64_t group, int offset, uint16_t bits) const {
+    std::memcpy(place(group, offset) + (group % groups_ * layout_.rows + lane_) * 2, &bits, 2);
   }
-  void byte(int64_t offset, int64_t index, uint8_t value) const { panel[offset + index * layout.rows + lane] = value; }
+  void put_byte(int64_t group, int offset, uint8_t value) const {
+    place(group, offset)[group % groups_ * layout_.rows + lane_] = value;
+  }
+
+  const PanelLayout& layout_;
+  StripLayout strip_;
+  int groups_;
+  int lane_;
+  uint8_t* panel_;
 };
 
 void write_small_scales(CodecId codec, const uint8_t* row, const ScaleWriter& write) {
-  const PanelLayout& layout = write.layout;
-  for (int64_t b = 0; b < layout.blocks; ++b) {
+  for (int64_t b = 0; b < write.strips(); ++b) {
     switch (codec) {
       case CodecId::kQ4_0:
-        write.half(layout.scales, b, reinterpret_cast<const Q4_0*>(row)[b].d);
+        write.scale(b, reinterpret_cast<const Q4_0*>(row)[b].d);
         break;
       case CodecId::kQ4_1:
-        write.half(layout.scales, b, reinterpret_cast<const Q4_1*>(row)[b].d);
-        write.half(layout.minimums, b, reinterpret_cast<const Q4_1*>(row)[b].m);
+        write.scale(b, reinterpret_cast<const Q4_1*>(row)[b].d);
+        write.minimum(b, reinterpret_cast<const Q4_1*>(row)[b].m);
         break;
       case CodecId::kQ5_0:
-        write.half(layout.scales, b, reinterpret_cast<const Q5_0*>(row)[b].d);
+        write.scale(b, reinterpret_cast<const Q5_0*>(row)[b].d);
         break;
       case CodecId::kQ5_1:
-        write.half(layout.scales, b, reinterpret_cast<const Q5_1*>(row)[b].d);
-        write.half(layout.minimums, b, reinterpret_cast<const Q5_1*>(row)[b].m);
+        write.scale(b, reinterpret_cast<const Q5_1*>(row)[b].d);
+        write.minimum(b, reinterpret_cast<const Q5_1*>(row)[b].m);
         break;
       case CodecId::kGgufMxfp4:
-        write.byte(layout.scales, b, reinterpret_cast<const Mxfp4*>(row)[b].exponent);
+        write.exponent(b, reinterpret_cast<const Mxfp4*>(row)[b].exponent);
         break;
       default:
-        write.half(layout.scales, b, reinterpret_cast<const Q8_0*>(row)[b].d);
+        write.scale(b, reinterpret_cast<const Q8_0*>(row)[b].d);
         break;
     }
   }
@@ -203,42 +226,39 @@ void write_small_scales(CodecId codec, const uint8_t* row, const ScaleWriter& wr
 
 template <class Block>
 void write_scale_mins(const Block& from, int64_t super, const ScaleWriter& write) {
-  write.half(write.layout.scales, super, from.d);
-  write.half(write.layout.minimums, super, from.dmin);
+  write.super_scale(super, from.d);
+  write.super_minimum(super, from.dmin);
   for (int i = 0; i < 8; ++i) {
     const ScaleMin packed = scale_min(from.scales, i);
-    write.byte(write.layout.sub_scales, super * 8 + i, packed.scale);
-    write.byte(write.layout.sub_minimums, super * 8 + i, packed.minimum);
+    write.sub_scale(super * 8 + i, packed.scale);
+    write.sub_minimum(super * 8 + i, packed.minimum);
   }
 }
 
 void write_super_scales(CodecId codec, const uint8_t* row, const ScaleWriter& write) {
-  const PanelLayout& layout = write.layout;
-  for (int64_t super = 0; super < layout.blocks / 8; ++super) {
+  for (int64_t super = 0; super < write.strips(); ++super) {
     if (codec == CodecId::kQ4_K) {
       write_scale_mins(reinterpret_cast<const Q4_K*>(row)[super], super, write);
     } else if (codec == CodecId::kQ5_K) {
       write_scale_mins(reinterpret_cast<const Q5_K*>(row)[super], super, write);
     } else if (codec == CodecId::kQ2_K) {
       const Q2_K& from = reinterpret_cast<const Q2_K*>(row)[super];
-      write.half(layout.scales, super, from.d);
-      write.half(layout.minimums, super, from.dmin);
+      write.super_scale(super, from.d);
+      write.super_minimum(super, from.dmin);
       for (int i = 0; i < 16; ++i) {
-        write.byte(layout.sub_scales, super * 16 + i, from.scales[i] & 15);
-        write.byte(layout.sub_minimums, super * 16 + i, from.scales[i] >> 4);
+        write.sub_scale(super * 16 + i, from.scales[i] & 15);
+        write.sub_minimum(super * 16 + i, from.scales[i] >> 4);
       }
     } else if (codec == CodecId::kQ3_K) {
       const Q3_K& from = reinterpret_cast<const Q3_K*>(row)[super];
-      write.half(layout.scales, super, from.d);
+      write.super_scale(super, from.d);
       for (int i = 0; i < 16; ++i) {
-        write.byte(layout.sub_scales, super * 16 + i, static_cast<uint8_t>(q3_scale(from.scales, i) - 32));
+        write.sub_scale(super * 16 + i, static_cast<uint8_t>(q3_scale(from.scales, i) - 32));
       }
     } else {
       const Q6_K& from = reinterpret_cast<const Q6_K*>(row)[super];
-      write.half(layout.scales, super, from.d);
-      for (int i = 0; i < 16; ++i) {
-        write.byte(layout.sub_scales, super * 16 + i, static_cast<uint8_t>(from.scales[i]));
-      }
+      write.super_scale(super, from.d);
+      for (int i = 0; i < 16; ++i) write.sub_scale(super * 16 + i, static_cast<uint8_t>(from.scales[i]));
     }
   }
 }
@@ -249,9 +269,9 @@ void write_plain_scales(const QTensor::View& tensor, int64_t row, const ScaleWri
   const auto* scales = reinterpret_cast<const uint8_t*>(tensor.inner_scales.data()) + row * across;
   for (int64_t group = 0; group < across; ++group) {
     if (tensor.codec.inner == ScaleType::kE8M0) {
-      write.byte(write.layout.scales, group, scales[group]);
+      write.exponent(group, scales[group]);
     } else {
-      write.half(write.layout.scales, group, f32_to_f16(e4m3_to_f32(scales[group])));
+      write.scale(group, f32_to_f16(e4m3_to_f32(scales[group])));
     }
   }
 }
@@ -317,6 +337,7 @@ void pack_row(const QTensor::View& tensor, int64_t row, const PanelLayout& layou
     return;
   }
   const IntFormat format = int_format(layout.format);
+  const StripLayout strip = strip_layout(layout.format, layout.rows);
   const int stride = layout.rows * 4;
   const bool plain = tensor.codec.packing == Packing::kNibblesLow;
   const bool super = format.scales == ScalePlanes::kSuper;
@@ -324,9 +345,10 @@ void pack_row(const QTensor::View& tensor, int64_t row, const PanelLayout& layou
     const CodeWords codes = plain   ? plain_nibbles(from, b, tensor.cols)
                             : super ? super_codes(codec, from, b / 8, static_cast<int>(b % 8))
                                     : small_codes(codec, from, b);
-    store_codes(codes, format.codes, stride, panel + b * plane_vectors(format.codes) * stride + lane * 4);
+    uint8_t* block = panel + b / strip.blocks * strip.bytes + b % strip.blocks * strip.code_bytes;
+    store_codes(codes, format.codes, stride, block + lane * 4);
   }
-  const ScaleWriter write{layout, lane, panel};
+  const ScaleWriter write(layout, lane, panel);
   if (plain) {
     write_plain_scales(tensor, row, write);
   } else if (super) {

@@ -3,20 +3,18 @@
 
 /// Columns [begin, end) of one panel; whole blocks of 32.
 template <PanelFormat F>
-void decode_blocks(const uint8_t* panel, const PanelLayout& layout, int64_t begin, int64_t end, float* out) {
+void decode_blocks(const uint8_t* panel, int64_t begin, int64_t end, float* out) {
+  const PackedSource<F> source{panel};
   constexpr IntFormat kFormat = int_format(F);
-  constexpr int kStepsOfGroup = kFormat.group / 4;
-  constexpr int kGroups = 32 / kFormat.group;
   for (int64_t block = begin / 32; block < end / 32; ++block) {
-    const uint8_t* packed = panel + block * (plane_vectors(kFormat.codes) * kVectorBytes);
     for (int j = 0; j < 8; ++j) {
-      const int64_t group = block * kGroups + j / kStepsOfGroup;
-      const Floats scale = scale_of<F>(panel + layout.scales, panel + layout.sub_scales, group);
-      const Codes codes = codes_of<kFormat.codes>(packed, j);
+      const int64_t group = (block * 32 + j * 4) / kFormat.group;
+      const Floats scale = source.scale(group);
+      const Codes codes = source.codes(block, j);
       for (int i = 0; i < 4; ++i) {
         // scale x code is exact in float32, so that only the minimum rounds, as in the format's definition.
         Floats value = mul(scale, column_of(codes, i, kFormat.zero));
-        if constexpr (kFormat.minimum) value = add(value, minimum_of<F>(panel, layout, group, scale));
+        if constexpr (kFormat.minimum) value = add(value, source.minimum(group, scale));
         store(out, value);
         out += kRows;
       }
@@ -53,29 +51,29 @@ void decode_dense(const uint8_t* panel, int64_t begin, int64_t end, float* out) 
 void decode(const uint8_t* panel, const PanelLayout& layout, int64_t begin, int64_t end, float* out) {
   switch (layout.format) {
     case PanelFormat::kQ2K:
-      return decode_blocks<PanelFormat::kQ2K>(panel, layout, begin, end, out);
+      return decode_blocks<PanelFormat::kQ2K>(panel, begin, end, out);
     case PanelFormat::kQ3K:
-      return decode_blocks<PanelFormat::kQ3K>(panel, layout, begin, end, out);
+      return decode_blocks<PanelFormat::kQ3K>(panel, begin, end, out);
     case PanelFormat::kQ4_0:
-      return decode_blocks<PanelFormat::kQ4_0>(panel, layout, begin, end, out);
+      return decode_blocks<PanelFormat::kQ4_0>(panel, begin, end, out);
     case PanelFormat::kQ4_1:
-      return decode_blocks<PanelFormat::kQ4_1>(panel, layout, begin, end, out);
+      return decode_blocks<PanelFormat::kQ4_1>(panel, begin, end, out);
     case PanelFormat::kQ4K:
-      return decode_blocks<PanelFormat::kQ4K>(panel, layout, begin, end, out);
+      return decode_blocks<PanelFormat::kQ4K>(panel, begin, end, out);
     case PanelFormat::kQ5_0:
-      return decode_blocks<PanelFormat::kQ5_0>(panel, layout, begin, end, out);
+      return decode_blocks<PanelFormat::kQ5_0>(panel, begin, end, out);
     case PanelFormat::kQ5_1:
-      return decode_blocks<PanelFormat::kQ5_1>(panel, layout, begin, end, out);
+      return decode_blocks<PanelFormat::kQ5_1>(panel, begin, end, out);
     case PanelFormat::kQ5K:
-      return decode_blocks<PanelFormat::kQ5K>(panel, layout, begin, end, out);
+      return decode_blocks<PanelFormat::kQ5K>(panel, begin, end, out);
     case PanelFormat::kQ6K:
-      return decode_blocks<PanelFormat::kQ6K>(panel, layout, begin, end, out);
+      return decode_blocks<PanelFormat::kQ6K>(panel, begin, end, out);
     case PanelFormat::kQ8_0:
-      return decode_blocks<PanelFormat::kQ8_0>(panel, layout, begin, end, out);
+      return decode_blocks<PanelFormat::kQ8_0>(panel, begin, end, out);
     case PanelFormat::kMxfp4:
-      return decode_blocks<PanelFormat::kMxfp4>(panel, layout, begin, end, out);
+      return decode_blocks<PanelFormat::kMxfp4>(panel, begin, end, out);
     case PanelFormat::kNvfp4:
-      return decode_blocks<PanelFormat::kNvfp4>(panel, layout, begin, end, out);
+      return decode_blocks<PanelFormat::kNvfp4>(panel, begin, end, out);
     case PanelFormat::kBF16:
       return decode_dense<PanelFormat::kBF16>(panel, begin, end, out);
     case PanelFormat::kF16:
@@ -145,7 +143,7 @@ void dense_stream_of(const DenseStreamJob& job) {
       VERNIER_UNROLL for (int i = 0; i < 4; ++i) sum[t][i] = zero_floats();
     }
     for (int64_t pair = 0; pair < pairs; pair += 2) {
-      prefetch(panel + pair * kPairBytes + 2048);
+      prefetch(panel + pair * kPairBytes + kPrefetchBytes);
       Floats w[4];
       dense_pair<F>(panel, pair, w[0], w[1]);
       dense_pair<F>(panel, pair + 1, w[2], w[3]);

@@ -6,10 +6,10 @@ namespace vernier {
 
 /// How a panel, `R` rows of a matrix side by side, stores its numbers. R is 8 or 16, by instruction set.
 ///
-/// Integer formats: columns come in blocks of 32; code number 4j + i of row r of a block is byte 4r + i of vector j
-/// (R * 4 bytes), so that one broadcast of four activation bytes meets the codes of all rows. Narrow codes are cut into
-/// planes of whole vectors. A number is scale * (code - zero), or scale * code + minimum.
-/// Dense formats: bf16 lies as [cols / 2, R, 2], f16 and f32 as [cols, R].
+/// Integer formats: columns come in blocks of 32, blocks in strips (StripLayout); code number 4j + i of row r of a
+/// block is byte 4r + i of vector j (R * 4 bytes), so that one broadcast of four activation bytes meets the codes of
+/// all rows. Narrow codes are cut into planes of whole vectors. A number is scale * (code - zero), or scale * code +
+/// minimum. Dense formats: bf16 lies as [cols / 2, R, 2], f16 and f32 as [cols, R].
 enum class PanelFormat : uint8_t {
   kQ2K,
   kQ3K,
@@ -111,17 +111,40 @@ static constexpr int plane_vectors(CodePlanes codes) {
   return 8;
 }
 
-/// Where the parts of one panel lie, in bytes from its start. Columns are padded to `blocks` * 32 (dense: to a multiple
-/// of 4), rows to R; what is padded is zero.
+/// A panel of an integer format is a row of strips, each the codes of one block (kSuper: of eight) and then all scales
+/// that act on them, so that a product reads memory as one stream. Offsets are bytes from the strip's start.
+struct StripLayout {
+  int blocks;        ///< of 32 columns
+  int code_bytes;    ///< of one block
+  int scales;        ///< kHalf: f16 [groups, R]; kE8M0: bytes [groups, R]; kSuper: f16 [R]
+  int sub_scales;    ///< kSuper: bytes [groups, R]
+  int minimums;      ///< as scales
+  int sub_minimums;  ///< as sub_scales
+  int bytes;
+};
+
+static constexpr StripLayout strip_layout(PanelFormat format, int rows) {
+  const IntFormat f = int_format(format);
+  const bool super = f.scales == ScalePlanes::kSuper;
+  StripLayout at{super ? 8 : 1, plane_vectors(f.codes) * rows * 4, 0, 0, 0, 0, 0};
+  const int groups = at.blocks * 32 / f.group;
+  const int scale_bytes = super ? rows * 2 : f.scales == ScalePlanes::kHalf ? groups * rows * 2 : groups * rows;
+  const int sub_bytes = super ? groups * rows : 0;
+  at.scales = at.blocks * at.code_bytes;
+  at.sub_scales = at.scales + scale_bytes;
+  at.minimums = at.sub_scales + sub_bytes;
+  at.sub_minimums = at.minimums + (f.minimum ? scale_bytes : 0);
+  at.bytes = at.sub_minimums + (f.minimum ? sub_bytes : 0);
+  return at;
+}
+
+/// Extents of one panel. Columns are padded to whole strips (dense: to a multiple of 4), rows to R; what is padded is
+/// zero.
 struct PanelLayout {
   PanelFormat format = PanelFormat::kF32;
-  int32_t rows = 0;        ///< R
-  int64_t cols = 0;        ///< physical
-  int64_t blocks = 0;      ///< of 32 columns; integer formats only
-  int64_t scales = 0;      ///< kHalf, kE8M0: [groups, R]; kSuper: f16 [blocks / 8, R]
-  int64_t sub_scales = 0;  ///< kSuper: bytes [groups, R]
-  int64_t minimums = 0;    ///< as scales
-  int64_t sub_minimums = 0;
+  int32_t rows = 0;    ///< R
+  int64_t cols = 0;    ///< physical
+  int64_t blocks = 0;  ///< of 32 columns; integer formats only
   int64_t panel_bytes = 0;
 };
 
@@ -134,20 +157,11 @@ static constexpr PanelLayout panel_layout(PanelFormat format, int rows, int64_t 
     at.panel_bytes = at.cols * rows * (format == PanelFormat::kF32 ? 4 : 2);
     return at;
   }
-  const IntFormat f = int_format(format);
-  at.blocks = (logical_cols + 31) / 32;
+  const StripLayout strip = strip_layout(format, rows);
+  const int64_t strips = (logical_cols + strip.blocks * 32 - 1) / (strip.blocks * 32);
+  at.blocks = strips * strip.blocks;
   at.cols = at.blocks * 32;
-  const int64_t groups = at.cols / f.group;
-  const int64_t supers = (at.blocks + 7) / 8;
-  const int64_t scale_bytes = f.scales == ScalePlanes::kHalf    ? groups * rows * 2
-                              : f.scales == ScalePlanes::kSuper ? supers * rows * 2
-                                                                : groups * rows;
-  const int64_t sub_bytes = f.scales == ScalePlanes::kSuper ? groups * rows : 0;
-  at.scales = at.blocks * plane_vectors(f.codes) * rows * 4;
-  at.sub_scales = at.scales + scale_bytes;
-  at.minimums = at.sub_scales + sub_bytes;
-  at.sub_minimums = at.minimums + (f.minimum ? scale_bytes : 0);
-  at.panel_bytes = (at.sub_minimums + (f.minimum ? sub_bytes : 0) + 63) / 64 * 64;
+  at.panel_bytes = (strips * strip.bytes + 63) / 64 * 64;
   return at;
 }
 
