@@ -2,10 +2,7 @@
 // including file opens the instruction set's namespace. Everything here is internal to it.
 
 constexpr int kVectorBytes = kRows * 4;
-#ifndef PFB
-#define PFB 2048
-#endif
-constexpr int kPrefetchBytes = PFB;
+constexpr int kPrefetchBytes = 2048;
 
 /// Vector j of the byte codes of a block of 32 columns, out of its planes.
 template <CodePlanes P>
