@@ -27,8 +27,10 @@ inline QTensor dense(int64_t rows, int64_t cols, const std::vector<float>& value
 /// Shard comes and goes through an identity matrix in float32, which changes no number.
 class OpBench {
  public:
-  OpBench(Backend& backend, const std::vector<CacheSpec>& caches, const StepDriver::Options& options)
-      : backend_(backend), driver_(backend, caches, options) {}
+  OpBench(Backend& backend, const CacheSpec& cache, const StepDriver::Options& options)
+      : backend_(backend), driver_(backend, {cache}, options) {}
+  /// For ops that touch no cache.
+  explicit OpBench(Backend& backend) : OpBench(backend, some_cache(), {}) {}
 
   Ops& ops() { return driver_.ops(); }
   StepDriver& driver() { return driver_; }
@@ -62,6 +64,12 @@ class OpBench {
   }
 
  private:
+  static CacheSpec some_cache() {
+    CacheSpec cache;
+    cache.kv_heads = 1;
+    cache.head_dim = 2;
+    return cache;
+  }
   static QTensor identity(int64_t size) {
     std::vector<float> values(static_cast<size_t>(size * size));
     for (int64_t i = 0; i < size; ++i) values[static_cast<size_t>(i * (size + 1))] = 1;

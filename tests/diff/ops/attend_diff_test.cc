@@ -88,7 +88,7 @@ std::vector<float> attend(Backend& backend, const AttendCase& of) {
   if (of.stored == CodecId::kE4M3Tensor) cache.k_scale = 0.03f, cache.v_scale = 0.07f;
 
   std::mt19937 random(11);
-  OpBench bench(backend, {cache}, {.block_tokens = of.block_tokens, .sequences = 2, .context_tokens = kTokens});
+  OpBench bench(backend, cache, {.block_tokens = of.block_tokens, .sequences = 2, .context_tokens = kTokens});
   layer.qk_norm_eps = 1e-5f;
   if (of.qk_norm) {
     layer.q_norm = bench.vector(random_numbers(random, of.head_dim, 0.4f, 1.1f));

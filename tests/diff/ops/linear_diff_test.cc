@@ -60,7 +60,7 @@ TEST_P(LinearDiff, AgainstTheReference) {
     std::vector<std::vector<int32_t>> step(1);
     for (int64_t row = 0; row < extents.rows; ++row) step[0].push_back(static_cast<int32_t>(row));
     auto product = [&](Backend& of) {
-      OpBench bench(of, {}, {});
+      OpBench bench(of);
       bench.set_inputs(extents.rows, extents.inputs, x);
       bench.driver().begin(step);
       return bench.read(bench.ops().linear(bench.input(), bench.weight<Split::kNone>(segments, bias)));

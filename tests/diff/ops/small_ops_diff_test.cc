@@ -21,7 +21,7 @@ class SmallOpsDiff : public ::testing::TestWithParam<BackendCase> {
     ASSERT_TRUE(backend.ok()) << backend.error().to_string();
     auto result = [&](Backend& of) {
       std::mt19937 random(3);
-      OpBench bench(of, {}, {});
+      OpBench bench(of);
       bench.set_inputs(rows, cols, random_numbers(random, rows * cols, 2.0f, 0.3f));
       std::vector<std::vector<int32_t>> step(1);
       for (int64_t row = rows; row-- > 0;) step[0].push_back(static_cast<int32_t>(row));
@@ -78,7 +78,7 @@ TEST_P(SmallOpsDiff, EmbedsEachCodec) {
 TEST_P(SmallOpsDiff, SamplesTheSameTokens) {
   auto tokens = [](Backend& backend) {
     std::mt19937 random(9);
-    OpBench bench(backend, {}, {});
+    OpBench bench(backend);
     bench.set_inputs(24, 300, random_numbers(random, 24 * 300, 2.0f));
     std::vector<std::vector<int32_t>> step(1);
     std::vector<SampleSpec> specs(24);
@@ -92,7 +92,8 @@ TEST_P(SmallOpsDiff, SamplesTheSameTokens) {
     }
     bench.driver().begin(step);
     std::vector<int32_t> drawn;
-    for (const SampledToken& token : bench.ops().sample(bench.input(), specs).value()) drawn.push_back(token.token);
+    const std::vector<SampledToken> tokens = bench.ops().sample(bench.input(), specs).value();
+    for (const SampledToken& token : tokens) drawn.push_back(token.token);
     return drawn;
   };
   auto backend = GetParam().make();

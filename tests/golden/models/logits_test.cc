@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
-#include "ops/ref_backend.h"
+#include "testing/backends.h"
 #include "testing/golden_model.h"
 #include "testing/step_driver.h"
 
 namespace vernier {
 namespace {
 
+using testing::BackendCase;
 using testing::Golden;
 using testing::StepDriver;
 
@@ -30,18 +31,15 @@ const Cut kCuts[] = {{"one", {{1}, {1}}},
                      {"whole", {{64}, {64}}},
                      {"ragged", {{5, 1, 1, 9, 2}, {0, 2, 11, 1, 1, 4}}}};
 
-class GoldenLogits : public ::testing::TestWithParam<std::tuple<const char*, size_t>> {};
+class GoldenLogits : public ::testing::TestWithParam<std::tuple<BackendCase, const char*, size_t>> {};
 
-struct Run {
-  std::vector<std::vector<float>> logits;  // [batch][tokens * vocab]
-};
-
-/// Feeds every prompt, both in the same steps, cut as asked, and collects the logits of all rows.
-Run run(Backend& backend, const Decoder& decoder, const std::vector<std::vector<int32_t>>& prompts, const Cut& cut) {
+/// Feeds every prompt, both in the same steps, cut as asked, and collects the logits of all rows, [batch][tokens *
+/// vocab].
+std::vector<std::vector<float>> feed(Backend& backend, const Decoder& decoder,
+                                     const std::vector<std::vector<int32_t>>& prompts, const Cut& cut) {
   StepDriver driver(backend, cache_specs(decoder.spec(), CodecId::kF32),
                     {.sequences = prompts.size(), .max_rows = 128});
-  Run result;
-  result.logits.resize(prompts.size());
+  std::vector<std::vector<float>> result(prompts.size());
   std::vector<size_t> fed(prompts.size(), 0);
   auto left = [&] {
     size_t sum = 0;
@@ -67,7 +65,7 @@ Run run(Backend& backend, const Decoder& decoder, const std::vector<std::vector<
     auto row = logits.begin();
     for (size_t s = 0; s < prompts.size(); ++s) {
       const auto end = row + static_cast<std::ptrdiff_t>(tokens[s].size()) * decoder.spec().vocab;
-      result.logits[s].insert(result.logits[s].end(), row, end);
+      result[s].insert(result[s].end(), row, end);
       row = end;
     }
   }
@@ -87,36 +85,41 @@ double largest_error(const std::vector<std::vector<float>>& found, const std::ve
 }
 
 // MODELS-6, OPS-7: the reference's logits, for any cut of the prompts.
-TEST_P(GoldenLogits, OfTheReferenceBackend) {
-  const auto& [name, cut] = GetParam();
+TEST_P(GoldenLogits, EqualTheReferenceImplementation) {
+  const auto& [of, name, cut] = GetParam();
   Golden golden = Golden::read(folder(name) + "/golden.safetensors");
-  RefBackend backend;
-  auto decoder = testing::load_decoder(folder(name), backend);
+  auto backend = of.make();
+  ASSERT_TRUE(backend.ok()) << backend.error().to_string();
+  auto decoder = testing::load_decoder(folder(name), **backend);
   ASSERT_TRUE(decoder.ok()) << decoder.error().to_string();
-  Run result = run(backend, *decoder, golden.prompts, kCuts[cut]);
-  const double error = largest_error(result.logits, golden.logits) / golden.spread;
+  const auto logits = feed(**backend, *decoder, golden.prompts, kCuts[cut]);
+  const double error = largest_error(logits, golden.logits) / golden.spread;
   RecordProperty("error_of_spread", std::to_string(error));
   EXPECT_LE(error, kLimit);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenLogits,
-                         ::testing::Combine(::testing::Values("llama", "llama-tied", "mistral", "qwen2", "qwen3",
+                         ::testing::Combine(::testing::ValuesIn(testing::exact_backends()),
+                                            ::testing::Values("llama", "llama-tied", "mistral", "qwen2", "qwen3",
                                                               "gemma3"),
                                             ::testing::Range<size_t>(0, std::size(kCuts))),
                          [](const auto& info) {
-                           std::string name = std::get<0>(info.param);
+                           std::string name = std::get<0>(info.param).name + "_" + std::get<1>(info.param);
                            std::replace(name.begin(), name.end(), '-', '_');
-                           return name + "_" + kCuts[std::get<1>(info.param)].name;
+                           return name + "_" + kCuts[std::get<2>(info.param)].name;
                          });
 
+class GoldenGreedy : public ::testing::TestWithParam<BackendCase> {};
+
 // Greedy answers, as far as the reference's best two tokens are clearly apart.
-TEST(GoldenGreedy, OfTheReferenceBackend) {
+TEST_P(GoldenGreedy, EqualsWhereTheBestTwoAreApart) {
   for (const char* name : {"llama", "gemma3", "qwen2"}) {
     Golden golden = Golden::read(folder(name) + "/golden.safetensors");
-    RefBackend backend;
-    auto decoder = testing::load_decoder(folder(name), backend);
+    auto backend = GetParam().make();
+    ASSERT_TRUE(backend.ok()) << backend.error().to_string();
+    auto decoder = testing::load_decoder(folder(name), **backend);
     ASSERT_TRUE(decoder.ok()) << decoder.error().to_string();
-    StepDriver driver(backend, cache_specs(decoder->spec(), CodecId::kF32),
+    StepDriver driver(**backend, cache_specs(decoder->spec(), CodecId::kF32),
                       {.sequences = golden.prompts.size(), .max_rows = 128});
     std::vector<std::vector<int32_t>> tokens = golden.prompts;
     std::vector<bool> sure(tokens.size(), true);
@@ -136,12 +139,17 @@ TEST(GoldenGreedy, OfTheReferenceBackend) {
       for (size_t s = 0; s < tokens.size(); ++s) {
         row += tokens[s].size();
         if (golden.greedy_gap[s][step] <= 2 * kLimit * golden.spread) sure[s] = false;
-        if (sure[s]) EXPECT_EQ(drawn[row - 1].token, golden.greedy[s][step]) << name << " step " << step;
+        if (sure[s]) {
+          EXPECT_EQ(drawn[row - 1].token, golden.greedy[s][step]) << name << " step " << step;
+        }
         tokens[s] = {golden.greedy[s][step]};
       }
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenGreedy, ::testing::ValuesIn(testing::exact_backends()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace vernier

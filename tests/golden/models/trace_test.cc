@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "checkpoint/strict_json.h"
+#include "models/decoder.h"
 #include "models/registry.h"
 #include "ops/null_backend.h"
 #include "testing/invented_binder.h"
