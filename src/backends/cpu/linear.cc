@@ -175,7 +175,7 @@ void stream_chunk(const Product& product, const SegmentWork& work, int64_t chunk
   const int64_t panels = std::min(work.panels_each, segment.panels - first);
   const int64_t width = panels * lanes;
   const uint8_t* data = segment.data + first * segment.layout.panel_bytes;
-  float* tile = at_least(part.out, work.panels_each * lanes * kStreamRows);
+  float* tile = at_least(part.out, work.panels_each * lanes * product.kernels.stream_tokens);
   for (int64_t t = 0; t < product.input.rows;) {
     const int64_t left = product.input.rows - t;
     int tokens = product.kernels.stream_tokens;

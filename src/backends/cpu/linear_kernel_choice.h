@@ -16,8 +16,8 @@ enum class LinearKernel : uint8_t {
   kFloatTile,    ///< panels decoded to float32 for any number of rows
 };
 
-/// Steps of more rows than this reuse unpacked panels.
-inline constexpr int64_t kStreamRows = 4;
+/// Steps of more rows than this reuse unpacked panels: up to here unpacking anew for every four rows costs less.
+inline constexpr int64_t kStreamRows = 8;
 
 /// The kernel that `linear` runs and the verdict on each other one; `choice` may be null.
 LinearKernel choose_linear(const CpuMatrix& matrix, const MatrixSegment& segment, int64_t batch_rows, Choice* choice);

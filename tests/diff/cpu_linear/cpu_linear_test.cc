@@ -122,7 +122,7 @@ class CpuLinear : public ::testing::TestWithParam<int> {
   const Codec& codec() const { return all_codecs()[static_cast<size_t>(GetParam())]; }
 };
 
-// CPU-LINEAR-1: a packed matrix decodes to the bits of its QTensor.
+// CPU-11: a packed matrix decodes to the bits of its QTensor.
 TEST_P(CpuLinear, PackedRowsDecodeToTheBitsOfTheTensor) {
   for (Isa isa : machine_isas()) {
     for (int64_t cols : columns_of(codec())) {
@@ -142,7 +142,7 @@ TEST_P(CpuLinear, PackedRowsDecodeToTheBitsOfTheTensor) {
   }
 }
 
-// CPU-LINEAR-2: exact products are those of the decoded weights; fast ones those of the decoded weights and the rounded
+// CPU-12: exact products are those of the decoded weights; fast ones those of the decoded weights and the rounded
 // rows.
 TEST_P(CpuLinear, ProductsEqualPlainLoops) {
   for (int64_t rows : {1, 8, 45}) {
@@ -196,6 +196,24 @@ TEST(CpuLinearFast, StaysWithinTheRoundingOfTheRows) {
         variance += step * step / 12;
       }
       ASSERT_NEAR(out[i], expected.product[i], 6 * std::sqrt(variance)) << name(isa);
+    }
+  }
+}
+
+// CPU-13: which kernel serves a step of so many rows changes no bit of an int8 product.
+TEST(CpuLinearFast, ARowIsTheSameAloneAndInACrowd) {
+  for (CodecId id : {CodecId::kQ4_1, CodecId::kQ5_0, CodecId::kQ8_0, CodecId::kQ6_K, CodecId::kNvfp4}) {
+    const QTensor tensor = random_matrix(codec(id), 45, 1024, 4);
+    const std::vector<float> x = random_rows(200, 1024, 2);
+    for (Isa isa : machine_isas()) {
+      const auto matrix = packed({&tensor, 1}, isa, Numerics::kFast);
+      const std::vector<float> crowd = run(*matrix, x, 200, 0);
+      for (size_t t : {0, 1, 130, 199}) {
+        const std::vector<float> row(x.begin() + static_cast<std::ptrdiff_t>(t * 1024),
+                                     x.begin() + static_cast<std::ptrdiff_t>((t + 1) * 1024));
+        const std::vector<float> alone = run(*matrix, row, 1, 0);
+        for (size_t r = 0; r < 45; ++r) ASSERT_EQ(alone[r], crowd[t * 45 + r]) << name(isa) << " token " << t;
+      }
     }
   }
 }

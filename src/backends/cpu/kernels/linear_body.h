@@ -219,8 +219,17 @@ void int_tiles(const IntTileJob& job) {
 
 template <int Group, int MaxCode>
 void int_tile_panels(const IntTileJob& job) {
-  if (kTilePanels > 1 && job.panel_count > 1) return int_tiles<Group, MaxCode, kTilePanels, kIntTileTokens>(job);
-  int_tiles<Group, MaxCode, 1, kIntTileTokens>(job);
+  constexpr int kPanels = MaxCode > 63 ? kByteTilePanels : kTilePanels;
+  constexpr int kTokens = MaxCode > 63 ? kByteTileTokens : kIntTileTokens;
+  if (job.panel_count == kPanels) return int_tiles<Group, MaxCode, kPanels, kTokens>(job);
+  for (int p = 0; p < job.panel_count; ++p) {
+    IntTileJob one = job;
+    one.codes += p * job.codes_stride;
+    one.scale += p * job.scale_stride;
+    one.minimum += p * job.scale_stride;
+    one.out += p * kRows;
+    int_tiles<Group, MaxCode, 1, kTokens>(one);
+  }
 }
 
 void stream(const StreamJob& job) {

@@ -15,6 +15,9 @@ constexpr const char* kIsaName = "avx2";
 constexpr int kTilePanels = 2;
 constexpr int kStreamTokens = 4;
 constexpr int kIntTileTokens = 3;
+// Codes that are cut into nibbles take twice the sums.
+constexpr int kByteTilePanels = 1;
+constexpr int kByteTileTokens = 4;
 constexpr int kFloatTileTokens = 6;
 
 #define VERNIER_INLINE [[gnu::always_inline]] inline

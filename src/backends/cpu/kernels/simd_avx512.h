@@ -15,6 +15,8 @@ constexpr const char* kIsaName = "avx512";
 constexpr int kTilePanels = 2;
 constexpr int kStreamTokens = 4;
 constexpr int kIntTileTokens = 6;
+constexpr int kByteTilePanels = 2;
+constexpr int kByteTileTokens = 6;
 constexpr int kFloatTileTokens = 8;
 
 #define VERNIER_INLINE [[gnu::always_inline]] inline

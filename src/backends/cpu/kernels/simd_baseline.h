@@ -13,6 +13,8 @@ constexpr const char* kIsaName = "baseline";
 constexpr int kTilePanels = 1;
 constexpr int kStreamTokens = 1;
 constexpr int kIntTileTokens = 1;
+constexpr int kByteTilePanels = 1;
+constexpr int kByteTileTokens = 1;
 constexpr int kFloatTileTokens = 2;
 
 #define VERNIER_INLINE [[gnu::always_inline]] inline
