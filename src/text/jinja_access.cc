@@ -20,7 +20,7 @@ bool is_object_attribute(const Value& object, std::string_view name) {
   if (kCommon.count(name) != 0) return true;
   const Kind kind = object.kind();
   const bool container = kind == Kind::kString || kind == Kind::kList || kind == Kind::kTuple || kind == Kind::kDict ||
-                         kind == Kind::kRange;
+                         kind == Kind::kRange || kind == Kind::kUndefined;
   return container && kContainer.count(name) != 0;
 }
 
@@ -108,7 +108,10 @@ Value subscript(Interpreter& in, const Value& object, const Value& key) {
 }  // namespace
 
 Value Interpreter::attribute(const Value& object, const Value& name) {
-  if (object.undefined()) fail_undefined(object);
+  if (object.undefined()) {
+    if (is_object_attribute(object, name.text())) return unsafe(*this, object, name.text());
+    fail_undefined(object);
+  }
   if (Value found = safe_attribute(*this, object, name.text()); !found.missing()) return found;
   if (Value found = subscript(*this, object, name); !found.missing()) return found;
   return heap_.undefined_name(name, type_name(object));

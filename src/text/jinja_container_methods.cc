@@ -65,6 +65,16 @@ Value list_index(In& in, const Value& self, const Value* a) {
   fail("value is not in {}", type_name(self));
 }
 
+Value range_count(In& in, const Value& self, const Value* a) {
+  return Value::integer(in.contains(self, a[0]));
+}
+
+Value range_index(In& in, const Value& self, const Value* a) {
+  if (!in.contains(self, a[0])) fail("value is not in range");
+  const auto& range = self.as<RangeObject>();
+  return Value::integer((static_cast<int64_t>(to_double(a[0])) - range.start) / range.step);
+}
+
 Value int_bit_length(In&, const Value& self, const Value*) {
   WideInteger value = wide(self);
   int64_t bits = 0;
@@ -89,6 +99,7 @@ const auto kListMethods = std::to_array<Filter>({
     {"index", "/value start? stop?", list_index},
     {"copy", "/", itself},
 });
+const auto kRangeMethods = std::to_array<Filter>({{"count", "/value", range_count}, {"index", "/value", range_index}});
 const auto kIntMethods = std::to_array<Filter>({{"bit_length", "/", int_bit_length}, {"conjugate", "/", itself}});
 const auto kFloatMethods = std::to_array<Filter>({{"is_integer", "/", float_is_integer}, {"conjugate", "/", itself}});
 
@@ -112,7 +123,7 @@ const Filter* find_method(const Value& object, std::string_view name) {
     case Kind::kTuple:
       return name == "copy" ? nullptr : find_in(kListMethods, name);
     case Kind::kRange:
-      return nullptr;
+      return find_in(kRangeMethods, name);
     case Kind::kInt:
     case Kind::kBool:
     case Kind::kWide:

@@ -32,7 +32,7 @@ std::string float_digits(double value, char type, int precision, bool alternate)
 
 namespace {
 
-constexpr int64_t kMaxWidth = 1'000'000;
+constexpr int64_t kMaxWidth = 2'000'000'000, kMaxPrecision = 10'000;
 
 struct Conversion {
   bool alternate = false, zero = false, left = false, space = false, plus = false;
@@ -61,7 +61,8 @@ class PercentFormatter {
     const bool tuple = values_.is(Kind::kTuple);
     const size_t given = tuple ? values_.as<ListObject>().items.size() : 1;
     // A lone value that is a mapping or a list may stay unused.
-    const bool may_stay = !tuple && (named_ || values_.is(Kind::kList) || values_.is(Kind::kRange));
+    const bool may_stay =
+        !tuple && (named_ || values_.is(Kind::kList) || values_.is(Kind::kRange) || values_.undefined());
     if (used_ < given && !may_stay) fail("not all arguments converted during string formatting");
     return out_.take(in_.heap(), format_.markup);
   }
@@ -87,11 +88,15 @@ class PercentFormatter {
       ++position_;
       const Value given = next_value();
       if (!given.is_integer()) fail("* wants int");
-      return std::clamp<int64_t>(expect_int(given, "width"), -kMaxWidth, kMaxWidth);
+      const int64_t number = expect_int(given, "width");
+      if (number > kMaxWidth || number < -kMaxWidth) fail("a width of {} is too large", number);
+      return number;
     }
     int64_t number = 0;
-    while (peek() >= '0' && peek() <= '9')
-      number = std::min(kMaxWidth, number * 10 + (format_.text[position_++] - '0'));
+    while (peek() >= '0' && peek() <= '9') {
+      number = number * 10 + (format_.text[position_++] - '0');
+      if (number > kMaxWidth) fail("a width or precision of the format is too large");
+    }
     return number;
   }
 
@@ -193,6 +198,7 @@ class PercentFormatter {
 
   void put_number(const std::string& sign, std::string digits, const Conversion& how) {
     const auto missing = how.width - static_cast<int64_t>(sign.size() + digits.size());
+    in_.heap().check_bytes(out_.size() + static_cast<uint64_t>(std::max<int64_t>(0, missing)));
     const std::string fill(static_cast<size_t>(std::max<int64_t>(0, missing)), how.zero && !how.left ? '0' : ' ');
     if (how.left) return out_.append(sign + digits + fill);
     out_.append(how.zero ? sign + fill + digits : fill + sign + digits);
@@ -208,11 +214,13 @@ class PercentFormatter {
     if (!value.is_integer() && !(decimal && value.is(Kind::kFloat))) {
       fail("%{} format: {} is required, not {}", how.type, decimal ? "a real number" : "an integer", type_name(value));
     }
-    if (value.is(Kind::kFloat) && !(std::fabs(value.as_float()) < 1e38)) fail("cannot convert float to integer");
+    if (value.is(Kind::kFloat) && !(std::fabs(value.as_float()) < 1e38))
+      fail("cannot convert a float to an integer of more than 127 bits");
     const WideInteger number = value.is(Kind::kFloat) ? static_cast<WideInteger>(value.as_float()) : wide(value);
     const unsigned base = decimal ? 10 : how.type == 'o' ? 8 : 16;
     std::string digits = digits_of(number, base, how.type == 'X');
     if (static_cast<int64_t>(digits.size()) < how.precision) {
+      in_.heap().check_bytes(static_cast<uint64_t>(how.precision));
       digits.insert(0, static_cast<size_t>(how.precision) - digits.size(), '0');
     }
     std::string sign = sign_of(number < 0, how);
@@ -223,8 +231,9 @@ class PercentFormatter {
   void put_float(const Value& value, const Conversion& how) {
     if (value.undefined()) fail_undefined(value);
     if (!value.is_number()) fail("must be real number, not {}", type_name(value));
+    if (how.precision > kMaxPrecision) fail("a precision above {} is not supported", kMaxPrecision);
     const double number = to_double(value);
-    const int precision = how.precision < 0 ? 6 : static_cast<int>(std::min<int64_t>(how.precision, 10'000));
+    const int precision = how.precision < 0 ? 6 : static_cast<int>(how.precision);
     put_number(sign_of(std::signbit(number) && !std::isnan(number), how),
                float_digits(number, how.type, precision, how.alternate), how);
   }

@@ -9,7 +9,7 @@
 namespace vernier::jinja {
 namespace {
 
-constexpr int64_t kMaxWidth = 1'000'000;
+constexpr int64_t kMaxWidth = 2'000'000'000, kMaxPrecision = 10'000;
 
 struct Spec {
   std::string fill = " ";
@@ -20,8 +20,10 @@ struct Spec {
 
 int64_t read_number(std::string_view text, size_t& at) {
   int64_t number = 0;
-  while (at < text.size() && text[at] >= '0' && text[at] <= '9')
-    number = std::min(kMaxWidth, number * 10 + (text[at++] - '0'));
+  while (at < text.size() && text[at] >= '0' && text[at] <= '9') {
+    number = number * 10 + (text[at++] - '0');
+    if (number > kMaxWidth) fail("a width or precision of the format is too large");
+  }
   return number;
 }
 
@@ -71,12 +73,12 @@ Spec parse_spec(std::string_view text) {
 std::string grouped(const std::string& digits, char separator, size_t size) {
   if (separator == 0) return digits;
   const size_t whole = std::min(digits.find_first_not_of("0123456789abcdefABCDEF"), digits.size());
-  std::string out = digits;
-  for (size_t at = whole; at > size;) {
-    at -= size;
-    out.insert(at, 1, separator);
+  std::string out;
+  for (size_t i = 0; i < whole; ++i) {
+    if (i > 0 && (whole - i) % size == 0) out.push_back(separator);
+    out.push_back(digits[i]);
   }
-  return out;
+  return out.append(digits, whole);
 }
 
 void put_padded(Interpreter& in, StringBuilder& out, const std::string& sign, const StringObject& body,
@@ -102,10 +104,11 @@ void put_number(Interpreter& in, StringBuilder& out, const std::string& sign, st
                 size_t group_size) {
   if (spec.group != 0 && spec.fill == "0" && spec.align == '=') {
     const size_t whole = std::min(digits.find_first_not_of("0123456789abcdefABCDEF"), digits.size());
-    while (static_cast<int64_t>(sign.size() + grouped(digits, spec.group, group_size).size()) < spec.width &&
-           digits.size() - whole + digits.size() < static_cast<size_t>(2 * kMaxWidth)) {
-      digits.insert(0, 1, '0');
-    }
+    size_t wanted = std::max<size_t>(1, whole);
+    const size_t rest = sign.size() + digits.size() - whole;
+    while (wanted + (wanted - 1) / group_size + rest < static_cast<size_t>(spec.width)) ++wanted;
+    in.heap().check_bytes(wanted * 2);
+    if (whole > 0) digits.insert(0, wanted - whole, '0');
   }
   const Value body = in.heap().string(grouped(digits, spec.group, group_size));
   put_padded(in, out, sign, body.str(), spec, '>');
@@ -113,7 +116,8 @@ void put_number(Interpreter& in, StringBuilder& out, const std::string& sign, st
 
 void format_float(Interpreter& in, StringBuilder& out, double value, const Spec& spec) {
   const bool negative = std::signbit(value) && !std::isnan(value);
-  const int precision = static_cast<int>(std::min<int64_t>(spec.precision, 10'000));
+  if (spec.precision > kMaxPrecision) fail("a precision above {} is not supported", kMaxPrecision);
+  const int precision = static_cast<int>(spec.precision);
   std::string digits;
   if (spec.type == 0 && precision < 0) {
     digits = float_repr(std::fabs(value));

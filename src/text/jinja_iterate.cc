@@ -2,6 +2,7 @@
 
 #include "text/jinja_interpreter.h"
 #include "text/jinja_iterators.h"
+#include "text/jinja_search.h"
 #include "text/jinja_unicode.h"
 
 // Iteration and membership.
@@ -31,7 +32,9 @@ struct StringIterator : IteratorObject {
     if (position >= text.text.size()) return false;
     const size_t start = position;
     next_code(text.text, position);
-    out = in.heap().part(text, start, position);
+    StringBuilder character;  // Markup falls apart into plain characters
+    character.append_part(text, start, position);
+    out = character.take(in.heap());
     return true;
   }
   Value string;
@@ -174,7 +177,7 @@ bool Interpreter::contains(const Value& container, const Value& item) {
         fail("'in <string>' requires string as left operand, not {}", type_name(item));
       }
       heap_.spend(container.text().size() / 64);
-      return container.text().find(item.text()) != std::string::npos;
+      return find_bytes(container.text(), item.text()) != std::string::npos;
     case Kind::kDict:
       return find(heap_, container.as<DictObject>(), item) != nullptr;
     case Kind::kView: {

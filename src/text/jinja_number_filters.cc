@@ -25,7 +25,7 @@ bool truncated(double number, WideInteger& out, bool overflow_fails) {
     out = static_cast<WideInteger>(number);
     return true;
   }
-  if (overflow_fails) fail("cannot convert a float as large as {} to an integer", float_repr(number));
+  if (overflow_fails) fail("cannot convert {} to an integer of more than 127 bits", float_repr(number));
   return false;
 }
 

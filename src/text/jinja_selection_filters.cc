@@ -6,6 +6,7 @@
 #include "text/jinja_filter_tables.h"
 #include "text/jinja_iterators.h"
 #include "text/jinja_json.h"
+#include "text/jinja_pprint.h"
 
 // map, select and their kin; default, attr, tojson; and the look-up of all filters.
 namespace vernier::jinja {
@@ -120,12 +121,6 @@ Value filter_tojson(In& in, const Value& input, const Value* a) {
   return dump_json(in, input, a);
 }
 
-Value filter_pprint(In& in, const Value& input, const Value*) {
-  StringBuilder out;
-  in.repr(out, input);
-  return out.take(in.heap());
-}
-
 const auto kFilters = std::to_array<Filter>({
     {"map", "*", nullptr, filter_map},
     {"select", "*", nullptr, filter_select},
@@ -136,7 +131,7 @@ const auto kFilters = std::to_array<Filter>({
     {"d", "default_value? boolean?", filter_default},
     {"attr", "name", filter_attr},
     {"tojson", "ensure_ascii? indent? separators? sort_keys?", filter_tojson},
-    {"pprint", "", filter_pprint},
+    {"pprint", "", pretty_print},
 });
 
 }  // namespace

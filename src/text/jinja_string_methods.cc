@@ -2,6 +2,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "text/jinja_search.h"
 #include "text/jinja_strings.h"
 #include "text/jinja_unicode.h"
 
@@ -38,7 +39,7 @@ int64_t find_text(In& in, const StringObject& string, const Value* a, bool from_
   if (!search_range(string, a[1], a[2], first, last)) return -1;
   in.heap().spend(string.text.size() / 64);
   const std::string_view window = std::string_view(string.text).substr(first, last - first);
-  const size_t at = from_right ? window.rfind(wanted) : window.find(wanted);
+  const size_t at = from_right ? find_last_bytes(in.heap(), window, wanted) : find_bytes(window, wanted);
   if (at == std::string_view::npos) return -1;
   return static_cast<int64_t>(count_codes(std::string_view(string.text).substr(0, first + at)));
 }
@@ -68,8 +69,10 @@ Value method_count(In&, const Value& self, const Value* a) {
   const std::string_view window = std::string_view(self.text()).substr(first, last - first);
   if (wanted.empty()) return Value::integer(static_cast<int64_t>(count_codes(window)) + 1);
   int64_t count = 0;
-  for (size_t at = window.find(wanted); at != std::string_view::npos; at = window.find(wanted, at + wanted.size()))
+  for (size_t at = find_bytes(window, wanted); at != std::string_view::npos;
+       at = find_bytes(window, wanted, at + wanted.size())) {
     ++count;
+  }
   return Value::integer(count);
 }
 
@@ -117,7 +120,7 @@ Value partition_at(In& in, const StringObject& string, const Value& separator, b
   const std::string& by = expect_string(separator, "separator").text;
   if (by.empty()) fail("empty separator");
   Heap& heap = in.heap();
-  const size_t at = from_right ? string.text.rfind(by) : string.text.find(by);
+  const size_t at = from_right ? find_last_bytes(in.heap(), string.text, by) : find_bytes(string.text, by);
   const size_t size = string.text.size();
   if (at != std::string::npos) {
     return heap.tuple(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "text/jinja_search.h"
 #include "text/jinja_unicode.h"
 
 namespace vernier::jinja {
@@ -96,7 +97,7 @@ std::vector<Value> split(Interpreter& in, const StringObject& string, const Valu
   if (from_right) {
     size_t end = text.size();
     while (limit < 0 || static_cast<int64_t>(parts.size()) < limit) {
-      const size_t at = end < by.size() ? std::string::npos : text.rfind(by, end - by.size());
+      const size_t at = find_last_bytes(in.heap(), std::string_view(text).substr(0, end), by);
       if (at == std::string::npos) break;
       parts.push_back(in.heap().part(string, at + by.size(), end));
       end = at;
@@ -107,7 +108,7 @@ std::vector<Value> split(Interpreter& in, const StringObject& string, const Valu
   }
   size_t start = 0;
   while (limit < 0 || static_cast<int64_t>(parts.size()) < limit) {
-    const size_t at = text.find(by, start);
+    const size_t at = find_bytes(text, by, start);
     if (at == std::string::npos) break;
     parts.push_back(in.heap().part(string, start, at));
     start = at + by.size();
@@ -144,7 +145,7 @@ Value replace(Interpreter& in, const StringObject& string, const StringObject& o
         next_code(text, at);
       }
     } else {
-      at = text.find(old.text, start);
+      at = find_bytes(text, old.text, start);
       if (at == std::string::npos) break;
     }
     out.append_part(string, start, at);

@@ -23,9 +23,21 @@ bool has_surrogate(std::string_view text) {
   return false;
 }
 
+/// Where the first byte stands that is not UTF-8; npos if there is none.
+size_t find_bad_byte(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t start = at;
+    if (jinja::next_code(text, at) >= 0x80 && at == start + 1) return start;
+  }
+  return std::string_view::npos;
+}
+
 }  // namespace
 
 Result<JinjaTemplate> JinjaTemplate::parse(std::string_view source) {
+  if (const size_t bad = find_bad_byte(source); bad != std::string_view::npos) {
+    return invalid_argument("found byte {} of the template that is not UTF-8, expected UTF-8 text", bad);
+  }
   try {
     return JinjaTemplate(jinja::parse_program(source));
   } catch (const jinja::Failure& failure) {

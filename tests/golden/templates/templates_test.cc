@@ -36,7 +36,7 @@ std::string digest(const Result<Rendered>& result) {
   return result.error().where == kRaisedByTemplate ? "r" + fnv(result.error().message) : "e";
 }
 
-// TEXT-J1 on whole templates, in the manner of the official ones.
+// TEMPLATE-1 on whole templates, in the manner of the official ones.
 TEST(Templates, OwnOnesRenderAsJinja2Does) {
   std::map<std::string, Json> conversations;
   for (const Json& line : read_json_lines("conversations.jsonl")) conversations[line["conversation"]] = line;

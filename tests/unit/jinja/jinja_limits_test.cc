@@ -30,7 +30,7 @@ std::string repeated(const std::string& text, size_t count) {
   return out;
 }
 
-// TEXT-J2: a hostile template ends with a message.
+// TEMPLATE-2: a hostile template ends with a message.
 TEST(JinjaLimits, EndlessWorkEndsWithAMessage) {
   const std::string loops = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
   EXPECT_NE(error_of(loops).find("steps"), std::string::npos) << error_of(loops);
@@ -54,7 +54,7 @@ TEST(JinjaLimits, MemoryIsBounded) {
            "{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
            "{% for i in range(99999) %}{{ 'x' * 1000 }}{% endfor %}",
            "{{ ('a' * 3000000) | replace('', 'bbbb') }}",
-           "{{ 'a\\n' * 100000 | indent(100000) }}{{ ('a\\n' * 100000) | indent(1000) }}",
+           "{{ ('a\\n' * 100000) | indent(1000) }}",
        }) {
     EXPECT_NE(error_of(source).find("MiB"), std::string::npos) << source << ": " << error_of(source);
   }

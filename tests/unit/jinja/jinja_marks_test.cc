@@ -29,7 +29,7 @@ struct Case {
   const char* expected;
 };
 
-// TEXT-J3: a mark survives whatever a template does with a text.
+// TEMPLATE-3: a mark survives whatever a template does with a text.
 TEST(JinjaMarks, StayOnTheCallersCharacters) {
   const Json context = {{"x", "a <b> c"}, {"list", {"p", "q"}}, {"n", 7}, {"u", "\xc3\xa9\xe4\xb8\xad!"}};
   const Case cases[] = {
@@ -48,7 +48,7 @@ TEST(JinjaMarks, StayOnTheCallersCharacters) {
       {"{{ x | tojson }}", "\"[a <b> c]\""},
       {"{{ {'k': x, 'l': [list]} | tojson }}", "{\"k\": \"[a <b> c]\", \"l\": [[\"[p]\", \"[q]\"]]}"},
       {"{{ list }}", "['[p]', '[q]']"},
-      {"{{ list | join(', ') }}{{ list | join }}", "[p], [q][pq]"},
+      {"{{ list | join(', ') }}|{{ list | join }}", "[p], [q]|[pq]"},
       {"{{ '%s: %5s|' | format(n, list[0]) }}", "7:     [p]|"},
       {"{{ '{}-{x}'.format(list[0], x=list[1]) }}", "[p]-[q]"},
       {"{{ x | e }}", "[a &lt;b&gt; c]"},
@@ -86,7 +86,7 @@ TEST(JinjaMarks, AreSortedAndDoNotTouch) {
   EXPECT_EQ(rendered->caller_ranges, (std::vector<ByteRange>{{0, 4}, {5, 7}}));
 }
 
-// TEXT-J4: only the closed list of roles is taken for the template's own text.
+// TEMPLATE-4: only the closed list of roles is taken for the template's own text.
 TEST(JinjaMarks, UsualRolesMayBuildControlTokensAndOthersMayNot) {
   Result<ChatTemplate> chat =
       ChatTemplate::parse("{{ eos }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}");

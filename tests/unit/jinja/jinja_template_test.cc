@@ -19,7 +19,7 @@ std::string text_of(std::string_view source, const Json& context = Json::object(
   return result.ok() ? result->text : "error: " + result.error().to_string();
 }
 
-// TEXT-J1: what jinja2 renders in the sandbox of transformers.
+// TEMPLATE-1: what jinja2 renders in the sandbox of transformers.
 TEST(JinjaTemplate, EqualsJinja2OnEveryGoldenExpression) {
   const std::vector<Json> goldens = read_json_lines("jinja.jsonl");
   ASSERT_EQ(goldens.size(), 255u);
