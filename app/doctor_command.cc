@@ -177,7 +177,7 @@ Status examine() {
 }  // namespace
 
 void add_doctor_command(CLI::App& app) {
-  set_work(*app.add_subcommand("doctor", "say what this machine has and what is missing"), examine);
+  set_work(*app.add_subcommand("doctor", "Say what this machine has and what is missing"), examine);
 }
 
 }  // namespace vernier

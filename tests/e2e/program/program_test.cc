@@ -1,0 +1,137 @@
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "testing/models.h"
+#include "testing/temp_folder.h"
+
+namespace vernier {
+namespace {
+
+struct Outcome {
+  int exit_code = -1;
+  std::string output;  ///< standard output; standard error too where `vernier` was asked for it
+};
+
+/// Runs the program through a shell. `arguments` may hold redirections.
+Outcome vernier(const std::string& arguments, bool with_errors = false) {
+  const std::string command = std::string(VERNIER_PROGRAM) + " " + arguments + (with_errors ? " 2>&1" : " 2>/dev/null");
+  std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), nullptr);
+  Outcome outcome;
+  std::array<char, 4096> buffer{};
+  while (const size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe.get()))
+    outcome.output.append(buffer.data(), got);
+  const int status = ::pclose(pipe.release());
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+/// A folder's model, small enough to be in the repository.
+std::string tiny_model(const std::string& name) {
+  return std::string(VERNIER_TEST_DATA) + "/models/" + name;
+}
+
+TEST(EndToEnd, SaysWithItsExitCodeWhatKindOfErrorItWas) {
+  testing::TempFolder folder;
+  EXPECT_EQ(vernier("--version").exit_code, 0);
+  EXPECT_EQ(vernier("doctor --no-such-flag").exit_code, 2);
+  EXPECT_EQ(vernier("inspect no-such-model").exit_code, 3);
+  EXPECT_EQ(vernier("inspect " + folder.write("cut.gguf", std::string("GGUF\3\0\0\0\0\0", 10))).exit_code, 4);
+  folder.write("later/config.json", R"({"model_type": "mixtral", "architectures": ["MixtralForCausalLM"]})");
+  const Outcome refused = vernier("run " + folder.path("later") + " hello", true);
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_LT(refused.exit_code, 128) << "ended by a signal: " << refused.output;
+}
+
+TEST(EndToEnd, TokenizesBothWaysAndRendersOverJsonLines) {
+  const std::string tokenizer = std::string(VERNIER_TEST_DATA) + "/tokenizers/mini-merges.json";
+  testing::TempFolder folder;
+  const std::string texts = folder.write("texts", "{\"text\":\"Hello\"}\n{\"hex\":\"48ff\"}\n");
+  const Outcome ids = vernier("tokenize " + tokenizer + " --jsonl <" + texts);
+  ASSERT_EQ(ids.exit_code, 0);
+  EXPECT_EQ(std::count(ids.output.begin(), ids.output.end(), '\n'), 2);
+  const Outcome text = vernier("detokenize " + tokenizer + " --jsonl <" + folder.write("ids", ids.output));
+  ASSERT_EQ(text.exit_code, 0);
+  EXPECT_EQ(nlohmann::json::parse(text.output.substr(0, text.output.find('\n'))).at("text"), "Hello");
+  const std::string template_line = R"({"template": "{{ a }}-{{ a | upper }}", "context": {"a": "x"}})";
+  const Outcome rendered = vernier("render --jsonl <" + folder.write("templates", template_line + "\n"));
+  EXPECT_EQ(nlohmann::json::parse(rendered.output).at("text"), "x-X");
+}
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The int32 numbers of one tensor of a safetensors file.
+std::vector<int32_t> integers_of(const std::string& path, const std::string& tensor) {
+  const std::string bytes = bytes_of(path);
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
+  const auto offsets = nlohmann::json::parse(bytes.substr(8, header_bytes)).at(tensor).at("data_offsets");
+  const size_t begin = offsets.at(0);
+  const size_t end = offsets.at(1);
+  std::vector<int32_t> numbers((end - begin) / sizeof(int32_t));
+  std::memcpy(numbers.data(), bytes.data() + 8 + header_bytes + begin, end - begin);
+  return numbers;
+}
+
+TEST(EndToEnd, ChunksDoNotChangeWhatIsGenerated) {
+  testing::TempFolder folder;
+  const std::string ids =
+      folder.write("ids.json", "[[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20]]");
+  for (const char* model : {"llama", "gemma3"}) {
+    std::vector<int32_t> generated[2];
+    for (int run : {0, 1}) {
+      const std::string out = folder.path("out.safetensors");
+      const Outcome outcome =
+          vernier("logits " + tiny_model(model) + " --ids " + ids + " --out " + out +
+                      " --numerics exact --kv-cache-dtype f32 --generate 6 --chunk " + (run == 0 ? "1" : "7"),
+                  true);
+      ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+      generated[run] = integers_of(out, "greedy.0");
+    }
+    EXPECT_EQ(generated[0].size(), 6u);
+    EXPECT_EQ(generated[0], generated[1]) << model;
+  }
+}
+
+TEST(EndToEnd, DoctorTellsAsJson) {
+  const Outcome outcome = vernier("doctor --json");
+  ASSERT_EQ(outcome.exit_code, 0);
+  const nlohmann::json report = nlohmann::json::parse(outcome.output);
+  EXPECT_GE(report.at("logical_cores").get<int>(), 1);
+  EXPECT_EQ(report.at("instruction_sets").at(0), "baseline");
+  EXPECT_FALSE(report.at("findings").empty());
+}
+
+TEST(EndToEnd, ARealModelAnswersTheSameForTheSameSeed) {
+  const auto path = testing::model_file("smollm2-135m.gguf");
+  if (!path) GTEST_SKIP() << testing::missing_model("smollm2-135m");
+  const std::string command = "run " + *path + " 'Write one sentence about the sea.' --max-tokens 24 --seed ";
+  const Outcome first = vernier(command + "1");
+  ASSERT_EQ(first.exit_code, 0);
+  EXPECT_GT(first.output.size(), 20u) << first.output;
+  EXPECT_EQ(vernier(command + "1").output, first.output);
+  EXPECT_NE(vernier(command + "2").output, first.output);
+}
+
+TEST(EndToEnd, ExplainNamesAKernelAndItsReasons) {
+  const Outcome outcome = vernier("explain " + tiny_model("qwen3"));
+  ASSERT_EQ(outcome.exit_code, 0);
+  EXPECT_NE(outcome.output.find("linear"), std::string::npos) << outcome.output.substr(0, 400);
+}
+
+}  // namespace
+}  // namespace vernier
