@@ -1,6 +1,8 @@
 #include "backends/cpu/cpu_kv.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "backends/cpu/kernels/attend.h"
 #include "ops/pack_info.h"
@@ -32,7 +34,14 @@ Result<std::unique_ptr<CpuKvStore>> CpuKvStore::make(const KvLayout& layout) {
     }
     physical_bytes += 2 * round_up(pool_bytes(layout, spec));
   }
-  TRY_BIND(PackedBytes memory, PackedBytes::make(physical_bytes));
+  physical_bytes = std::max(physical_bytes, kPoolAlignment);
+  Result<PackedBytes> pages = PackedBytes::make(physical_bytes);
+  if (!pages.ok()) {
+    return make_error(ErrorCode::kOutOfMemory,
+                      "a cache of {} MB does not fit in memory ({}); make the context shorter or store it narrower",
+                      physical_bytes / 1'000'000, pages.error().message);
+  }
+  PackedBytes memory = std::move(pages).value();
   auto* next = reinterpret_cast<std::byte*>(memory.data());
 #ifndef NDEBUG
   std::memset(next, 0xFF, static_cast<size_t>(physical_bytes));  // a NaN of every stored type

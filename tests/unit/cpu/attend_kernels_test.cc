@@ -299,6 +299,56 @@ TEST_P(AttendKernelsTest, AGroupLargerThanATileIsCut) {
   Bench(scene, *kernels_of(GetParam()), 1).check();
 }
 
+// CPU-5
+TEST_P(AttendKernelsTest, WritesStoreWhatTheWriterStores) {
+  const AttendKernels& kernels = *kernels_of(GetParam());
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> special = {0.0f,   -0.0f,   1e-9f,    65504.0f, 65519.0f, -65520.0f, 7e4f,    447.9f,
+                                460.0f, -464.1f, 3.39e38f, inf,      -inf,     NAN,       0.0009f, 1e-40f};
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal(0, 30);
+  for (CodecId stored : {CodecId::kF32, CodecId::kF16, CodecId::kBF16, CodecId::kE4M3Tensor}) {
+    constexpr int kDim = 26;  // no whole vectors
+    std::vector<float> qkv(3 * kDim);
+    for (float& x : qkv) x = normal(random);
+    std::copy(special.begin(), special.end(), qkv.begin() + kDim);
+    KvExtents extents{4, 1, kDim};
+    size_t bytes = 4 * kDim * stored_size(stored);
+    std::vector<std::byte> keys(bytes), values(bytes), expected_keys(bytes), expected_values(bytes);
+    float k_scale = stored == CodecId::kE4M3Tensor ? 0.3f : 1.0f,
+          v_scale = stored == CodecId::kE4M3Tensor ? 1.7f : 1.0f;
+    std::vector<float> queries(64);
+    const int64_t slot = 2;
+    PrepareTask task;
+    task.qkv = qkv.data();
+    task.heads = task.kv_heads = 1;
+    task.head_dim = kDim;
+    task.padded_dim = (kDim + kernels.lanes - 1) / kernels.lanes * kernels.lanes;
+    task.slots = &slot;
+    task.queries = queries.data();
+    task.keys = {keys.data(), stored, k_scale, extents};
+    task.values = {values.data(), stored, v_scale, extents};
+    int64_t saturated = kernels.prepare(task, 0, 1);
+    KvWriter<KvRole::kKey> key_writer(expected_keys.data(), extents, stored, k_scale);
+    KvWriter<KvRole::kValue> value_writer(expected_values.data(), extents, stored, v_scale);
+    key_writer.write(slot, 0, std::span(qkv).subspan(kDim, kDim));
+    value_writer.write(slot, 0, std::span(qkv).subspan(2 * kDim, kDim));
+    EXPECT_EQ(saturated, key_writer.saturated() + value_writer.saturated());
+    if (stored == CodecId::kF16 || stored == CodecId::kE4M3Tensor) {
+      EXPECT_GT(saturated, 2);
+    }
+    EXPECT_EQ(values, expected_values);
+    for (int i = 0; i < kDim; ++i) {
+      size_t at = static_cast<size_t>(slot * kDim + i) * stored_size(stored);
+      if (std::isnan(qkv[static_cast<size_t>(kDim + i)])) {
+        EXPECT_TRUE(std::isnan(decode_number(stored, keys.data() + at)));
+      } else {
+        EXPECT_EQ(std::memcmp(keys.data() + at, expected_keys.data() + at, stored_size(stored)), 0) << i;
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, AttendKernelsTest, testing::ValuesIn(machine_isas()),
                          [](const auto& info) { return std::string(name(info.param)); });
 

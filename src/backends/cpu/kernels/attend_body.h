@@ -72,7 +72,7 @@ VERNIER_INLINE int64_t write_row(const float* from, int dim, float scale, std::b
     if (count < kLanes) __builtin_memcpy(tail, from + i, static_cast<size_t>(count) * 4);
     Vec x = count < kLanes ? load(tail) : load(from + i);
     if (scale != 1) x = x / scale;
-    VecI above = x > T::kLargest, below = x < -T::kLargest;
+    VecI above = x > T::kLimit, below = x < -T::kLimit;
     saturated += count_true(above | below);
     x = above ? splat(T::kLargest) : x;
     x = below ? splat(-T::kLargest) : x;
@@ -155,16 +155,19 @@ int64_t prepare(const PrepareTask& t, int first_row, int end_row) {
 
 // ---- decode ----
 
-/// Stored rows of one tile, and which rows to fetch ahead while it is worked on.
+/// Stored rows of one tile, and the rows to fetch ahead while it is worked on.
 struct TileRows {
   const std::byte* base;
   const int64_t* offsets;  // [keys], in elements
-  const int64_t* ahead;    // as many, or null
+  const std::byte* ahead_base;
+  const int64_t* ahead;  // [ahead_keys]
+  int ahead_keys;
 };
 
 template <class T>
 VERNIER_INLINE void fetch_row(const TileRows& rows, int key, int dim) {
-  const std::byte* row = rows.base + rows.ahead[key] * T::kBytes;
+  if (key >= rows.ahead_keys) return;
+  const std::byte* row = rows.ahead_base + rows.ahead[key] * T::kBytes;
   for (int at = 0; at < dim * T::kBytes; at += 64) __builtin_prefetch(row + at);
 }
 
@@ -197,13 +200,11 @@ VERNIER_INLINE void dot_keys(const float* queries, int dim, const TileRows& rows
 }
 
 template <class T, int NQ>
-void score_tile(const float* queries, int dim, const TileRows& rows, int keys, float* scores) {
+VERNIER_APART void score_tile(const float* queries, int dim, const TileRows& rows, int keys, float* scores) {
   constexpr int kStep = NQ == 4 && kLanes < 16 ? 2 : 4;
   int k = 0;
   for (; k + kStep <= keys; k += kStep) {
-    if (rows.ahead != nullptr) {
-      for (int j = 0; j < kStep; ++j) fetch_row<T>(rows, k + j, dim);
-    }
+    for (int j = 0; j < kStep; ++j) fetch_row<T>(rows, k + j, dim);
     dot_keys<T, NQ, kStep>(queries, dim, rows, k, scores);
   }
   for (; k < keys; ++k) dot_keys<T, NQ, 1>(queries, dim, rows, k, scores);
@@ -220,15 +221,16 @@ VERNIER_INLINE void add_columns(const float* weights, const TileRows& rows, int 
     for (int v = 0; v < NV; ++v) sums[j][v] = load(outputs + j * dim + column + v * kLanes);
   }
   for (int k = 0; k < keys; ++k) {
+    if (column == 0) fetch_row<T>(rows, k, dim);
     const std::byte* row = rows.base + (rows.offsets[k] + column) * T::kBytes;
-    Vec value[NV];
+    Vec weight[NQ];  // NQ weights, one value and NQ x NV sums fill 16 registers
 #pragma GCC unroll 8
-    for (int v = 0; v < NV; ++v) value[v] = T::read(row + v * kLanes * T::kBytes);
+    for (int j = 0; j < NQ; ++j) weight[j] = splat(weights[j * kDecodeRangeKeys + k]);
 #pragma GCC unroll 8
-    for (int j = 0; j < NQ; ++j) {
-      Vec weight = splat(weights[j * kDecodeRangeKeys + k]);
+    for (int v = 0; v < NV; ++v) {
+      Vec value = T::read(row + v * kLanes * T::kBytes);
 #pragma GCC unroll 8
-      for (int v = 0; v < NV; ++v) sums[j][v] = fma(weight, value[v], sums[j][v]);
+      for (int j = 0; j < NQ; ++j) sums[j][v] = fma(weight[j], value, sums[j][v]);
     }
   }
 #pragma GCC unroll 8
@@ -239,11 +241,8 @@ VERNIER_INLINE void add_columns(const float* weights, const TileRows& rows, int 
 }
 
 template <class T, int NQ>
-void add_tile(const float* weights, const TileRows& rows, int keys, int dim, float* outputs) {
+VERNIER_APART void add_tile(const float* weights, const TileRows& rows, int keys, int dim, float* outputs) {
   constexpr int kVectors = kLanes == 16 ? 4 : NQ == 1 ? 8 : NQ == 4 ? 2 : 4;
-  if (rows.ahead != nullptr) {
-    for (int k = 0; k < keys; ++k) fetch_row<T>(rows, k, dim);
-  }
   int column = 0;
   for (; column + kVectors * kLanes <= dim; column += kVectors * kLanes) {
     add_columns<T, NQ, kVectors>(weights, rows, keys, column, dim, outputs);
@@ -292,25 +291,29 @@ VERNIER_INLINE void soften(float* scores, int keys, float soft_cap, float* large
   *sum = sum_lanes(total);
 }
 
-/// Calls fn(type, rows, first, keys) for each tile of `role`'s rows; a tile whose rows are no whole vectors is copied
-/// as padded float32 first.
+/// Calls fn(type, rows, first, keys) for each tile of rows; a tile whose rows are no whole vectors is copied as padded
+/// float32 first. While the last is worked on, the first rows behind `next_codes` are fetched.
 template <class T, class Fn>
-VERNIER_INLINE void over_tiles(const DecodeTask& t, const std::byte* codes, const int64_t* offsets, float* stage,
-                               Fn fn) {
+VERNIER_INLINE void over_tiles(const DecodeTask& t, const std::byte* codes, const std::byte* next_codes,
+                               const int64_t* offsets, float* stage, Fn fn) {
   int keys = t.end_key - t.first_key;
   for (int first = 0; first < keys; first += kDecodeTileKeys) {
     int count = keys - first < kDecodeTileKeys ? keys - first : kDecodeTileKeys;
     if (t.head_dim == t.padded_dim) {
-      bool next_is_whole = first + 2 * kDecodeTileKeys <= keys;
-      fn(T{}, TileRows{codes, offsets + first, next_is_whole ? offsets + first + kDecodeTileKeys : nullptr}, first,
-         count);
+      int next = first + kDecodeTileKeys;
+      bool last = next >= keys;
+      int left = last ? keys : keys - next;
+      TileRows rows{codes, offsets + first, last ? next_codes : codes, last ? offsets : offsets + next,
+                    last && next_codes == nullptr ? 0 : left};
+      fn(T{}, rows, first, count);
     } else {
       int64_t stage_offsets[kDecodeTileKeys];
       for (int k = 0; k < count; ++k) {
         stage_offsets[k] = int64_t{k} * t.padded_dim;
         read_row<T>(codes + offsets[first + k] * T::kBytes, t.head_dim, t.padded_dim, stage + stage_offsets[k]);
       }
-      fn(StoredF32{}, TileRows{reinterpret_cast<const std::byte*>(stage), stage_offsets, nullptr}, first, count);
+      fn(StoredF32{}, TileRows{reinterpret_cast<const std::byte*>(stage), stage_offsets, nullptr, nullptr, 0}, first,
+         count);
     }
   }
 }
@@ -319,24 +322,25 @@ int64_t decode_scratch_floats(int group, int padded_dim) {
   return int64_t{group} * kDecodeRangeKeys + int64_t{kDecodeTileKeys} * padded_dim;
 }
 
-template <class K, class V>
-void decode_typed(const DecodeTask& t) {
+template <class T>
+VERNIER_INLINE void decode_typed(const DecodeTask& t) {
   int64_t offsets[kDecodeRangeKeys];
   int keys = t.end_key - t.first_key;
   float* scores = t.scratch;  // [group, kDecodeRangeKeys]
   float* stage = scores + int64_t{t.group} * kDecodeRangeKeys;
   find_rows(t.pages, t.keys.extents, t.kv_head, t.first_key, keys, offsets);
-  over_tiles<K>(t, t.keys.codes, offsets, stage, [&](auto type, const TileRows& rows, int first, int count) {
-    over_queries(t.group, [&]<int NQ>(int query) {
-      score_tile<decltype(type), NQ>(t.queries + query * t.padded_dim, t.padded_dim, rows, count,
-                                     scores + query * kDecodeRangeKeys + first);
-    });
-  });
+  over_tiles<T>(t, t.keys.codes, t.values.codes, offsets, stage,
+                [&](auto type, const TileRows& rows, int first, int count) {
+                  over_queries(t.group, [&]<int NQ>(int query) {
+                    score_tile<decltype(type), NQ>(t.queries + query * t.padded_dim, t.padded_dim, rows, count,
+                                                   scores + query * kDecodeRangeKeys + first);
+                  });
+                });
   for (int query = 0; query < t.group; ++query) {
     soften(scores + query * kDecodeRangeKeys, keys, t.soft_cap, t.out.largest + query, t.out.sums + query);
   }
   for (int i = 0; i < t.group * t.padded_dim; ++i) t.out.outputs[i] = 0;
-  over_tiles<V>(t, t.values.codes, offsets, stage, [&](auto type, const TileRows& rows, int first, int count) {
+  over_tiles<T>(t, t.values.codes, nullptr, offsets, stage, [&](auto type, const TileRows& rows, int first, int count) {
     over_queries(t.group, [&]<int NQ>(int query) {
       add_tile<decltype(type), NQ>(scores + query * kDecodeRangeKeys + first, rows, count, t.padded_dim,
                                    t.out.outputs + query * t.padded_dim);
@@ -346,7 +350,7 @@ void decode_typed(const DecodeTask& t) {
 
 void decode(const DecodeTask& task) {
   // Keys and values of a layer are stored alike; only their scales differ.
-  with_stored(task.keys.stored, [&](auto type) { decode_typed<decltype(type), decltype(type)>(task); });
+  with_stored(task.keys.stored, [&](auto type) { decode_typed<decltype(type)>(task); });
 }
 
 void merge(const MergeTask& t) {
@@ -374,8 +378,9 @@ void merge(const MergeTask& t) {
 
 /// C [kBlockRows, kBlockCols] = factors * C + A B, without the first term where `factors` is null. A's element (row,
 /// depth) lies at row * a_row + depth * a_depth.
-VERNIER_INLINE void multiply_block(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride,
-                                   int depth, float* c, int64_t c_stride, const float* factors) {
+/// Not inlined: beside other code its sums no longer all stay in registers, which costs half of its speed.
+VERNIER_APART void multiply_block(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride,
+                                  int depth, float* c, int64_t c_stride, const float* factors) {
   Vec sums[kBlockRows][2] = {};
   if (factors != nullptr) {
 #pragma GCC unroll 16

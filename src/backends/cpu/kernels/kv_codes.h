@@ -16,9 +16,12 @@ VERNIER_INLINE Vec rebias(VecU magnitude, VecU sign, int bias_shift) {
   return (Vec)((VecU)scaled | sign);
 }
 
+// kLargest is the largest number of the type; kLimit the largest float32 that rounds to it, as in KvWriter.
+
 struct StoredF32 {
   static constexpr int kBytes = 4;
   static constexpr float kLargest = 3.4028234e38f;
+  static constexpr float kLimit = __builtin_inff();
   VERNIER_INLINE Vec read(const std::byte* from) { return load_as<Vec>(from); }
   VERNIER_INLINE void write(std::byte* to, Vec x) { store(to, x); }
 };
@@ -26,6 +29,7 @@ struct StoredF32 {
 struct StoredF16 {
   static constexpr int kBytes = 2;
   static constexpr float kLargest = 65504.0f;
+  static constexpr float kLimit = 65519.996f;
   VERNIER_INLINE Vec read(const std::byte* from) {
 #if defined(__AVX512F__)
     return _mm512_cvtph_ps(load_as<__m256i>(from));
@@ -54,6 +58,7 @@ struct StoredF16 {
 struct StoredBF16 {
   static constexpr int kBytes = 2;
   static constexpr float kLargest = 3.3895314e38f;
+  static constexpr float kLimit = 0x1.FEFFFEp127f;
   VERNIER_INLINE Vec read(const std::byte* from) {
     return (Vec)(__builtin_convertvector(load_as<VecU16>(from), VecU) << 16);
   }
@@ -68,6 +73,7 @@ struct StoredBF16 {
 struct StoredE4M3 {
   static constexpr int kBytes = 1;
   static constexpr float kLargest = 448.0f;
+  static constexpr float kLimit = 464.0f;
   VERNIER_INLINE Vec read(const std::byte* from) {
     VecU bits = __builtin_convertvector(load_as<VecU8>(from), VecU);
     VecU magnitude = bits & 0x7Fu;

@@ -11,6 +11,7 @@
 #endif
 
 #define VERNIER_INLINE static inline __attribute__((always_inline))
+#define VERNIER_APART static __attribute__((noinline))
 
 namespace vernier {
 namespace {
