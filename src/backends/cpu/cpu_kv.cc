@@ -35,7 +35,7 @@ Result<std::unique_ptr<CpuKvStore>> CpuKvStore::make(const KvLayout& layout) {
     physical_bytes += 2 * round_up(pool_bytes(layout, spec));
   }
   physical_bytes = std::max(physical_bytes, kPoolAlignment);
-  Result<PackedBytes> pages = PackedBytes::make(physical_bytes);
+  Result<PackedBytes> pages = PackedBytes::make(physical_bytes, PageUse::kFilledSlowly);
   if (!pages.ok()) {
     return make_error(ErrorCode::kOutOfMemory,
                       "a cache of {} MB does not fit in memory ({}); make the context shorter or store it narrower",

@@ -115,17 +115,19 @@ int64_t padding_bytes(const MatrixSegment& segment, int64_t cols) {
 
 }  // namespace
 
-Result<PackedBytes> PackedBytes::make(int64_t bytes) {
+Result<PackedBytes> PackedBytes::make(int64_t bytes, PageUse use) {
   const auto wanted = static_cast<size_t>(bytes);
   // Small matrices share no huge page with others: rounding those up would cost more than it gives.
-  const size_t unit = wanted >= kHugePageBytes ? kHugePageBytes : static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const bool huge = use == PageUse::kFilledAtOnce && wanted >= kHugePageBytes;
+  const size_t unit = huge ? kHugePageBytes : static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t mapped = (wanted + unit - 1) / unit * unit;
   void* data = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) {
     return make_error(ErrorCode::kOutOfMemory, "no memory for a packed matrix of {} bytes: {}", mapped,
                       std::strerror(errno));
   }
-  madvise(data, mapped, MADV_HUGEPAGE);  // a hint: what the system does with it changes speed alone
+  // A hint: what the system does with it changes speed alone.
+  madvise(data, mapped, use == PageUse::kFilledAtOnce ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   return PackedBytes(static_cast<uint8_t*>(data), mapped);
 }
 
@@ -184,7 +186,7 @@ Result<std::shared_ptr<const CpuMatrix>> pack_matrix(std::span<const QTensor> pa
     append(info.scale_origin, part.origin());
     segments.push_back(std::move(segment));
   }
-  TRY_BIND(PackedBytes bytes, PackedBytes::make(info.bytes));
+  TRY_BIND(PackedBytes bytes, PackedBytes::make(info.bytes, PageUse::kFilledAtOnce));
   uint8_t* to = bytes.data();
   std::vector<std::vector<float>> row_floats(static_cast<size_t>(pool.threads()));
   for (size_t i = 0; i < segments.size(); ++i) {

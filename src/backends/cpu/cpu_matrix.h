@@ -13,10 +13,14 @@
 
 namespace vernier {
 
-/// Anonymous memory, zeroed, aligned to a page, in huge pages where the system gives them.
+/// How memory is backed: huge pages for what is filled whole and read whole; small ones for what fills up slowly, so
+/// that only what was written counts as resident.
+enum class PageUse : uint8_t { kFilledAtOnce, kFilledSlowly };
+
+/// Anonymous memory, zeroed, aligned to a page.
 class PackedBytes {
  public:
-  static Result<PackedBytes> make(int64_t bytes);
+  static Result<PackedBytes> make(int64_t bytes, PageUse use);
   PackedBytes(PackedBytes&& other) noexcept;
   PackedBytes& operator=(PackedBytes&&) = delete;
   ~PackedBytes();
