@@ -105,6 +105,7 @@ TEST_F(CheckpointBinderTest, PartsOfAFusedWeightStandOneBelowTheOther) {
             "model.layers.1.self_attn.q_proj+model.layers.1.self_attn.k_proj+model.layers.1.self_attn.v_proj");
 }
 
+// CKPT-9
 TEST_F(CheckpointBinderTest, RotaryRowsOfGgufAreUndone) {
   auto from_folder = open_folder().weight<Split::kColumns>(qkv(0), 8);
   ASSERT_TRUE(from_folder.ok());
@@ -138,6 +139,7 @@ TEST_F(CheckpointBinderTest, BiasesFollowTheRowsOfTheirMatrix) {
   EXPECT_EQ(values(*from_gguf->bias), values(*from_folder->bias));
 }
 
+// CKPT-9
 TEST_F(CheckpointBinderTest, OneIsAddedToNormsUnlessTheDialectDidSo) {
   folder_.write("config.json", TinyModel::config());
   folder_.write("model.safetensors", SafetensorsWriter().f32("model.norm.weight", {2}, {0.3f, -0.6f}).bytes());
@@ -229,6 +231,7 @@ TEST_F(CheckpointBinderTest, AnUntiedModelWithoutAHeadIsRefused) {
   EXPECT_EQ(bind_all(open_folder(R"(,"tie_word_embeddings":true)")), "no error");
 }
 
+// CKPT-6
 TEST_F(CheckpointBinderTest, ATensorThatLooksLikeAScaleMustHaveAHome) {
   for (const char* name : {"self_attn.q_proj.weight_scale",
                            "self_attn.q_proj.weight_scale_inv",
@@ -261,11 +264,13 @@ TEST_F(CheckpointBinderTest, ATensorThatLooksLikeAScaleMustHaveAHome) {
   }
 }
 
+// CKPT-6
 TEST_F(CheckpointBinderTest, ABiasWithoutAHomeIsAnError) {
   model_.add("model.layers.1.mlp.down_proj.bias", {8});
   EXPECT_THAT(bind_all(open_folder()), AllOf(HasSubstr("model.layers.1.mlp.down_proj.bias"), HasSubstr("biases")));
 }
 
+// CKPT-6
 TEST_F(CheckpointBinderTest, OtherUnusedTensorsAreListed) {
   model_.add("model.layers.0.self_attn.rotary_emb.inv_freq", {2});
   model_.add("vision_tower.encoder.layer_scale", {2});

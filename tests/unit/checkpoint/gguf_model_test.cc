@@ -116,12 +116,14 @@ TEST_F(GgufModelTest, Gemma3DefaultsThatTheFileLeavesOut) {
   EXPECT_EQ(explicit_config.raw("layer_types"), Json({"sliding_attention", "full_attention", "sliding_attention"}));
 }
 
+// CKPT-8
 TEST_F(GgufModelTest, UnknownArchitectureKeysAreNamed) {
   EXPECT_THAT(config_error(tiny().f32("llama.logit_scale", 0.5f)), HasSubstr("llama.logit_scale"));
   EXPECT_THAT(config_error(tiny().f32("llama.attention.scale", 0.3f)), HasSubstr("llama.attention.scale"));
   EXPECT_EQ(config_error(tiny().text("general.url", "x").u32("general.file_type", 3)), "no error");
 }
 
+// CKPT-8
 TEST_F(GgufModelTest, OtherArithmeticIsRefusedByName) {
   EXPECT_THAT(config_error(tiny().u32("llama.expert_count", 8)), HasSubstr("experts"));
   EXPECT_EQ(config_error(tiny().u32("llama.expert_count", 0)), "no error");
@@ -135,6 +137,7 @@ TEST_F(GgufModelTest, OtherArithmeticIsRefusedByName) {
   EXPECT_THAT(config_error(GgufWriter().u32("a", 1)), HasSubstr("general.architecture"));
 }
 
+// CKPT-7
 TEST_F(GgufModelTest, TwoSourcesOfTheVocabularySizeMustAgree) {
   EXPECT_EQ(config_error(tiny().u32("llama.vocab_size", 6)), "no error");
   EXPECT_THAT(config_error(tiny().u32("llama.vocab_size", 7)), AllOf(HasSubstr("7"), HasSubstr("6 rows")));
@@ -216,7 +219,7 @@ TEST_F(GgufModelTest, AnyPartOrTheFolderOpensTheWholeSet) {
   }
 }
 
-// F27
+// F27, CKPT-7
 TEST_F(GgufModelTest, MissingSwappedAndRepeatedPartsAreErrors) {
   namespace fs = std::filesystem;
   write_parts();

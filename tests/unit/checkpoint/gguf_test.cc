@@ -65,6 +65,7 @@ TEST_F(GgufTest, ReadsEveryMetadataType) {
   EXPECT_EQ(file.integer("absent").value(), std::nullopt);
 }
 
+// CKPT-2
 TEST_F(GgufTest, StringsStayInTheFile) {
   auto gguf = open(GgufWriter().strings("tokens", {"first", "second"}).bytes());
   ASSERT_TRUE(gguf.ok());
@@ -76,6 +77,7 @@ TEST_F(GgufTest, StringsStayInTheFile) {
   }
 }
 
+// CKPT-5
 TEST_F(GgufTest, WrongTypeOfAKeyIsAnErrorThatNamesIt) {
   auto gguf = open(GgufWriter().text("llama.block_count", "two").f32("eps", 1).bytes());
   ASSERT_TRUE(gguf.ok());
@@ -119,7 +121,7 @@ TEST_F(GgufTest, TensorsAreFoundWhereTheTableSays) {
   EXPECT_FALSE(tensors[2].type->codec.has_value());
 }
 
-// F01
+// F01, CKPT-1
 TEST_F(GgufTest, SizesThatWrapAreRefused) {
   std::vector<std::vector<uint64_t>> shapes = {{uint64_t{1} << 32, uint64_t{1} << 32},
                                                {(uint64_t{1} << 42) + 1, uint64_t{1} << 22},
@@ -148,7 +150,7 @@ TEST_F(GgufTest, DimensionCountAndTypeCodeAreChecked) {
   }
 }
 
-// F03
+// F03, CKPT-1
 TEST_F(GgufTest, CountsAreBoundedByTheBytesLeft) {
   for (uint64_t count : {uint64_t{1} << 58, ~uint64_t{0}, uint64_t{1} << 20}) {
     GgufWriter tensors;
@@ -193,6 +195,7 @@ TEST_F(GgufTest, StringsAndArraysAreBoundedByTheBytesLeft) {
   EXPECT_THAT(error_of(GgufWriter().raw("key", 7, "\x02")), HasSubstr("0 or 1"));
 }
 
+// CKPT-2
 TEST_F(GgufTest, LargeVocabulariesOpenInLinearTime) {
   std::vector<std::string> tokens(500'000);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = "token" + std::to_string(i);
@@ -205,12 +208,14 @@ TEST_F(GgufTest, LargeVocabulariesOpenInLinearTime) {
   EXPECT_EQ((*gguf)->find("tokenizer.ggml.tokens")->as_strings()->back(), "token499999");
 }
 
+// CKPT-3
 TEST_F(GgufTest, DuplicateKeysAndTensorsAreRefused) {
   EXPECT_THAT(error_of(GgufWriter().u32("a.b", 1).u32("a.b", 2)), AllOf(HasSubstr("a.b"), HasSubstr("twice")));
   EXPECT_THAT(error_of(GgufWriter().f32_tensor("w", {1}, {1}).f32_tensor("w", {1}, {2})),
               HasSubstr("w stands there twice"));
 }
 
+// CKPT-4
 TEST_F(GgufTest, TensorsNeitherOverlapNorLeaveHoles) {
   std::string data = zeros(64);
   EXPECT_THAT(error_of(GgufWriter().tensor("a", {16}, 0, data).tensor("b", {16}, 0, data, 32)), HasSubstr("overlap"));

@@ -84,7 +84,7 @@ TEST_F(HfFolderTest, AMissingShardIsNamed) {
   EXPECT_THAT(open_error(), AllOf(HasSubstr(shard(2)), HasSubstr("incomplete download?")));
 }
 
-// F08
+// F08, CKPT-7
 TEST_F(HfFolderTest, ATensorThatNoShardHasIsNamed) {
   write_shards(R"(,"model.extra.weight":"model-00001-of-00003.safetensors")");
   EXPECT_THAT(open_error(), AllOf(HasSubstr("model.extra.weight"), HasSubstr(shard(1))));
@@ -162,6 +162,7 @@ TEST_F(HfFolderTest, BrokenJsonIsAnErrorThatNamesTheFile) {
   EXPECT_THAT(open_error(), HasSubstr("eos_token_id"));
 }
 
+// CKPT-8
 TEST_F(HfFolderTest, QuantisationDialectsAreRefusedByName) {
   auto refused = [&](const std::string& scheme) { return config_error(R"(,"quantization_config":)" + scheme); };
   EXPECT_THAT(refused(R"({"quant_method":"fp8","weight_block_size":[128,128]})"),

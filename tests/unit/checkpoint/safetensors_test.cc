@@ -70,7 +70,7 @@ TEST_F(SafetensorsTest, ATruncatedFileNamesExpectedAndActualSize) {
   for (size_t size = 0; size < header; ++size) EXPECT_FALSE(open(whole.substr(0, size)).ok()) << size;
 }
 
-// F10
+// F10, CKPT-3
 TEST_F(SafetensorsTest, ADuplicateTensorIsNamed) {
   EXPECT_THAT(error_of(object(f32("a", "[1]", "[0,4]") + "," + f32("a", "[1]", "[4,8]")), "01234567"),
               AllOf(HasSubstr("a"), HasSubstr("twice")));
@@ -89,7 +89,7 @@ TEST_F(SafetensorsTest, MetadataIsNoTensorAndHoldsStringsOnly) {
   EXPECT_THAT(error_of(R"({"__metadata__":[]})", ""), HasSubstr("__metadata__"));
 }
 
-// F12
+// F12, CKPT-4
 TEST_F(SafetensorsTest, EveryByteBelongsToOneTensor) {
   std::string a = f32("a", "[2]", "[0,8]");
   EXPECT_TRUE(open(safetensors_file(object(a + "," + f32("b", "[1]", "[8,12]")), "0123456789ab")).ok());
@@ -100,7 +100,7 @@ TEST_F(SafetensorsTest, EveryByteBelongsToOneTensor) {
   EXPECT_THAT(error_of(object(f32("b", "[1]", "[4,8]")), "01234567"), HasSubstr("4 bytes before tensor b"));
 }
 
-// F12
+// F12, CKPT-1
 TEST_F(SafetensorsTest, HeaderLengthIsChecked) {
   auto with_length = [&](uint64_t length) {
     std::string bytes = safetensors_file("{}      ", "");
