@@ -21,7 +21,7 @@ struct RopePair {
 /// and `rope_local_base_freq`, never scaled, for sliding ones. A flat `rope_parameters` is about full layers, too.
 Result<RopePair> read_ropes(Config& config, int head_dim) {
   TRY_BIND(double local_base, config.number("rope_local_base_freq", kSlidingBase));
-  if (!(local_base > 0)) {
+  if (!(local_base > 0) || !std::isnormal(static_cast<float>(local_base))) {
     return config_error(config, fmt::format("'rope_local_base_freq' is {}, expected a positive number", local_base));
   }
   RopePair ropes;
@@ -104,7 +104,7 @@ Result<DecoderSpec> read_text(Config& config) {
   AttnSpec attn = sizes.attn;
   attn.qk_norm = true;
   TRY_BIND(double scalar, config.number("query_pre_attn_scalar", 256));
-  if (!(scalar > 0)) {
+  if (!(scalar > 0) || !std::isnormal(static_cast<float>(1.0 / std::sqrt(scalar)))) {
     return config_error(config, fmt::format("'query_pre_attn_scalar' is {}, expected a positive number", scalar));
   }
   attn.scale = static_cast<float>(1.0 / std::sqrt(scalar));

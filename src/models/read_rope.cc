@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
@@ -13,7 +14,7 @@ constexpr std::array kNotBuilt = {"yarn", "dynamic", "longrope", "su", "mrope", 
 
 Result<double> read_positive(Config& settings, std::string_view key) {
   TRY_BIND(double value, settings.number(key));
-  if (!(value > 0) || !std::isfinite(static_cast<float>(value))) {
+  if (!(value > 0) || !std::isnormal(static_cast<float>(value))) {
     return config_error(settings, fmt::format("'{}' is {}, expected a positive number", key, value));
   }
   return value;
@@ -53,7 +54,7 @@ Result<RopeDivisors> read_divisors(Config& settings, size_t pairs) {
   RopeDivisors rule;
   for (const Json& factor : factors) {
     float value = factor.is_number() ? factor.get<float>() : 0;
-    if (!(value > 0) || !std::isfinite(value)) {
+    if (!(value > 0) || !std::isnormal(value)) {
       return config_error(settings,
                           fmt::format("'factors' holds {}, expected positive numbers", factor.dump(-1, ' ', true)));
     }

@@ -83,6 +83,7 @@ TEST(RopeConfig, SettingsAreReadStrictly) {
       {{{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}, {"mscale", 0.7}}}}, "'mscale' = 0.7"},
       {{{"rope_scaling", {{"rope_type", "linear"}}}}, "'factor' is missing"},
       {{{"rope_scaling", {{"rope_type", "linear"}, {"factor", 0}}}}, "'factor' is 0"},
+      {{{"rope_scaling", {{"rope_type", "linear"}, {"factor", 1e-300}}}}, "expected a positive number"},
       {{{"rope_scaling", {{"rope_type", "llama3"}, {"factor", 8.0}}}}, "'low_freq_factor' is missing"},
       {{{"rope_scaling", "linear"}}, "expected an object"},
       {{{"rope_theta", -1.0}}, "'rope_theta' is -1"},
