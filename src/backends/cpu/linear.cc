@@ -145,22 +145,17 @@ void stage_rows(Product& product) {
 void finish_tile(const Product& product, const MatrixSegment& segment, int64_t begin, int64_t count, int64_t first_row,
                  int64_t tokens, const float* tile, int64_t tile_stride) {
   const LinearOutput& output = product.output;
-  count = std::min(count, segment.rows - begin);
-  const float* row_scale = segment.row_scale.empty() ? nullptr : segment.row_scale.data() + begin;
-  const float* bias = output.bias == nullptr ? nullptr : output.bias + segment.first_row + begin;
-  for (int64_t t = 0; t < tokens; ++t) {
-    float* out = output.out + (first_row + t) * output.stride + segment.first_row + begin;
-    const float* from = tile + t * tile_stride;
-    if (row_scale == nullptr && bias == nullptr && !output.add_into_out) {
-      std::copy_n(from, count, out);
-      continue;
-    }
-    for (int64_t r = 0; r < count; ++r) {
-      float value = row_scale != nullptr ? from[r] * row_scale[r] : from[r];
-      if (bias != nullptr) value += bias[r];
-      out[r] = output.add_into_out ? out[r] + value : value;
-    }
-  }
+  FinishJob job;
+  job.tile = tile;
+  job.tile_stride = tile_stride;
+  job.out = output.out + first_row * output.stride + segment.first_row + begin;
+  job.out_stride = output.stride;
+  job.row_scale = segment.row_scale.empty() ? nullptr : segment.row_scale.data() + begin;
+  job.bias = output.bias == nullptr ? nullptr : output.bias + segment.first_row + begin;
+  job.add_into_out = output.add_into_out;
+  job.rows = std::min(count, segment.rows - begin);
+  job.tokens = tokens;
+  product.kernels.finish(job);
 }
 
 IntRows int_rows(const Product& product, const MatrixSegment& segment, int64_t first_row) {

@@ -19,6 +19,7 @@ constexpr LinearKernels kKernels = {.rows = kRows,
                                     .decode = decode,
                                     .float_tile = float_tile,
                                     .dense_stream = dense_stream,
+                                    .finish = finish,
                                     .quantise = quantise,
                                     .bf16_tile = nullptr,
                                     .round_bf16 = nullptr};

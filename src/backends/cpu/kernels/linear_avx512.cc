@@ -21,6 +21,7 @@ constexpr LinearKernels kKernels = {.rows = kRows,
                                     .decode = decode,
                                     .float_tile = float_tile,
                                     .dense_stream = dense_stream,
+                                    .finish = finish,
                                     .quantise = quantise,
                                     .bf16_tile = bf16_tile,
                                     .round_bf16 = round_bf16};

@@ -174,3 +174,24 @@ void dense_stream(const DenseStreamJob& job) {
   if (job.layout->format == PanelFormat::kF16) return dense_stream_format<PanelFormat::kF16>(job);
   dense_stream_format<PanelFormat::kF32>(job);
 }
+
+void finish(const FinishJob& job) {
+  for (int64_t t = 0; t < job.tokens; ++t) {
+    const float* tile = job.tile + t * job.tile_stride;
+    float* out = job.out + t * job.out_stride;
+    int64_t r = 0;
+    for (; r + kRows <= job.rows; r += kRows) {
+      Floats value = load(tile + r);
+      if (job.row_scale != nullptr) value = mul(value, load(job.row_scale + r));
+      if (job.bias != nullptr) value = add(value, load(job.bias + r));
+      if (job.add_into_out) value = add(value, load(out + r));
+      store(out + r, value);
+    }
+    for (; r < job.rows; ++r) {
+      float value = tile[r];
+      if (job.row_scale != nullptr) value *= job.row_scale[r];
+      if (job.bias != nullptr) value += job.bias[r];
+      out[r] = job.add_into_out ? out[r] + value : value;
+    }
+  }
+}

@@ -94,6 +94,19 @@ struct DenseStreamJob {
   int64_t out_stride;
 };
 
+/// out = tile (* row_scale) (+ bias) (+ out), for `rows` matrix rows and `tokens` rows of activations.
+struct FinishJob {
+  const float* tile;
+  int64_t tile_stride;
+  float* out;
+  int64_t out_stride;
+  const float* row_scale;  ///< [rows], or null
+  const float* bias;       ///< [rows], or null
+  bool add_into_out;
+  int64_t rows;
+  int64_t tokens;
+};
+
 /// The matrix-product kernels of one instruction set. Pure functions of raw memory; nothing is allocated.
 struct LinearKernels {
   int rows;           ///< R
@@ -108,6 +121,7 @@ struct LinearKernels {
   void (*decode)(const uint8_t* panel, const PanelLayout&, int64_t begin, int64_t end, float* out);
   void (*float_tile)(const FloatTileJob&);
   void (*dense_stream)(const DenseStreamJob&);
+  void (*finish)(const FinishJob&);
   /// `cols` is a multiple of 32; ties to even; a group of zeros has scale 0.
   void (*quantise)(const float* x, int64_t cols, int group, int8_t* codes, float* scale, float* sum);
   /// Null, like the next, where the instruction set does not multiply bf16.
