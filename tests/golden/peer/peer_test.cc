@@ -47,7 +47,8 @@ struct Running {
   std::vector<float> logits(std::span<const int32_t> ids, size_t first_row) {
     std::vector<float> rows;
     runner->reset();
-    if (first_row > 0) EXPECT_TRUE(runner->feed(ids.first(first_row)).ok());
+    Status prefix = runner->feed(ids.first(first_row));
+    EXPECT_TRUE(prefix.ok()) << prefix.error().to_string();
     Status fed = runner->feed_for_logits(ids.subspan(first_row), [&](std::span<const float> chunk) {
       rows.insert(rows.end(), chunk.begin(), chunk.end());
     });
