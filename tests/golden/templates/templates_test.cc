@@ -54,7 +54,8 @@ TEST(Templates, OwnOnesRenderAsJinja2Does) {
 TEST(Templates, OfficialOnesRenderAsJinja2Does) {
   const char* folder = std::getenv("VERNIER_VOCABULARIES");
   if (folder == nullptr || *folder == 0) {
-    GTEST_SKIP() << "official chat templates: set VERNIER_VOCABULARIES to a folder of NAME.jinja files";
+    GTEST_SKIP()
+        << "official chat templates: run `tools/fetch_vocabularies.py FOLDER` and set VERNIER_VOCABULARIES=FOLDER";
   }
   const Json digests = Json::parse(read_file(std::string(VERNIER_TEST_DATA) + "/templates/render_digests.json"));
   const std::vector<Json> conversations = read_json_lines("conversations.jsonl");
