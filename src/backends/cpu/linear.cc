@@ -20,6 +20,7 @@ constexpr int64_t kTileRows = 128;
 constexpr int64_t kTileBlocks = 24;
 /// Columns that are decoded to float32 at a time.
 constexpr int64_t kTileCols = 256;
+constexpr int64_t kMostStreamPanels = 64;
 /// Columns past a row, so that rows of a power of two do not share cache sets.
 constexpr int64_t kRowGap = 64;
 
@@ -289,7 +290,7 @@ SegmentWork plan_segment(const Product& product, const MatrixSegment& segment) {
     const int64_t share =
         segment.panels * segment.layout.panel_bytes / (product.pool.threads() * kStreamChunksOfThread);
     const int64_t bytes = std::clamp(share, kLeastStreamBytes, kMostStreamBytes);
-    work.panels_each = std::clamp<int64_t>(bytes / segment.layout.panel_bytes, 1, 64);
+    work.panels_each = std::clamp<int64_t>(bytes / segment.layout.panel_bytes, 1, kMostStreamPanels);
   } else {
     work.panels_each = product.kernels.tile_panels;
     // Few rows: more panels a chunk, so that a chunk stays worth claiming.
@@ -316,6 +317,24 @@ void run_chunk(const Product& product, int64_t chunk, LinearScratch::ThreadPart&
 
 LinearScratch::LinearScratch(int thread_count) : threads(static_cast<size_t>(thread_count)) {}
 
+/// Every thread's memory for this product, grown by the caller: a thread that gets its first chunk late allocates
+/// nothing.
+void grow_threads(LinearScratch& scratch, const CpuMatrix& matrix) {
+  const LinearKernels& kernels = matrix.kernels();
+  const int64_t lanes = kernels.rows;
+  const int64_t width = kernels.tile_panels * lanes;
+  int64_t padded_cols = matrix.cols();
+  for (const MatrixSegment& segment : matrix.segments()) padded_cols = std::max(padded_cols, segment.layout.cols);
+  for (LinearScratch::ThreadPart& part : scratch.threads) {
+    at_least(part.codes, width * kTileBlocks * 32);
+    at_least(part.scale, width * kTileBlocks * 2);
+    at_least(part.minimum, width * kTileBlocks * 2);
+    at_least(part.weights, width * kTileCols);
+    at_least(part.out, std::max(width * kTileRows, kMostStreamPanels * lanes * kernels.stream_tokens));
+    at_least(part.row, padded_cols);
+  }
+}
+
 IntRows LinearScratch::IntStage::rows(int64_t first) const {
   return {codes.data() + first * codes_stride, scale.data() + first * stride, sum.data() + first * stride, codes_stride,
           stride};
@@ -327,6 +346,7 @@ void linear(ThreadPool& pool, LinearScratch& scratch, const CpuMatrix& matrix, c
   CHECK(scratch.threads.size() >= static_cast<size_t>(pool.threads()), "scratch for fewer threads than the pool has");
   if (input.rows == 0) return;
   Product product{pool, scratch, matrix, input, output, matrix.kernels()};
+  grow_threads(scratch, matrix);
   stage_rows(product);
   int64_t chunks = 0;
   for (const MatrixSegment& segment : matrix.segments()) chunks += plan_segment(product, segment).chunks;

@@ -338,8 +338,9 @@ TEST(CpuLinearChoice, EveryCandidateHasItsReason) {
   EXPECT_EQ(few.candidates[0].reason.code, ReasonCode::kNeedsIsa);
   EXPECT_EQ(explain_linear(*matrix, 100).at(0).chosen().kernel, "int8_tile_baseline");
   const auto exact = packed({&tensor, 1}, Isa::kBaseline, Numerics::kExact);
-  EXPECT_EQ(explain_linear(*exact, 1).at(0).chosen().kernel, "float_tile_baseline");
-  for (const Candidate& candidate : explain_linear(*exact, 1).at(0).candidates) {
+  const Choice alone = explain_linear(*exact, 1).at(0);
+  EXPECT_EQ(alone.chosen().kernel, "float_tile_baseline");
+  for (const Candidate& candidate : alone.candidates) {
     if (candidate.kernel != "int8_stream_baseline") continue;
     EXPECT_EQ(candidate.reason.code, ReasonCode::kNumerics);
   }
