@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <numeric>
+#include <string>
 
 #include "checkpoint/gguf.h"
 #include "checkpoint/safetensors.h"
@@ -9,13 +12,30 @@
 #include "models/registry.h"
 #include "testing/fuzzer.h"
 #include "testing/gguf_writer.h"
-#include "testing/temp_folder.h"
 
 namespace vernier {
 namespace {
 
 using testing::fuzz;
 using testing::FuzzCase;
+
+/// A file in memory: thousands of them are written.
+class MemoryFile {
+ public:
+  MemoryFile() : descriptor_(::memfd_create("fuzz", 0)) { CHECK(descriptor_ >= 0, "no file in memory"); }
+  ~MemoryFile() { ::close(descriptor_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  void write(const std::string& bytes) const {
+    CHECK(::ftruncate(descriptor_, 0) == 0, "cannot empty it");
+    CHECK(::pwrite(descriptor_, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()), "cannot fill it");
+  }
+  std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+
+ private:
+  int descriptor_;
+};
 
 /// Not taken, and said why.
 bool refused(const Error& error) {
@@ -53,11 +73,10 @@ FuzzCase gguf_case() {
 }
 
 TEST(FuzzCheckpoint, NoGgufFileEndsTheProcess) {
-  testing::TempFolder folder;
-  const std::string path = folder.path("f.gguf");
+  const MemoryFile memory;
   fuzz(gguf_case(), [&](const std::string& input) {
-    folder.write("f.gguf", input);
-    auto file = Gguf::open(path);
+    memory.write(input);
+    auto file = Gguf::open(memory.path());
     if (!file.ok()) return refused(file.error());
     uint64_t sum = 0;
     for (const auto& [key, value] : (*file)->metadata()) sum += key.size() + sum_of(value);
@@ -82,11 +101,10 @@ TEST(FuzzCheckpoint, NoSafetensorsFileEndsTheProcess) {
                          R"("data_offsets":[4,6]}})",
                          6)},
       {"\"a\":", "[[[[", "18446744073709551615", "-1", "1e300", "\\ud800", "{}", "null"}};
-  testing::TempFolder folder;
-  const std::string path = folder.path("f.safetensors");
+  const MemoryFile memory;
   fuzz(fuzz_case, [&](const std::string& input) {
-    folder.write("f.safetensors", input);
-    auto file = Safetensors::open(path);
+    memory.write(input);
+    auto file = Safetensors::open(memory.path());
     if (!file.ok()) return refused(file.error());
     uint64_t sum = (*file)->metadata().size();
     for (const SafetensorsTensor& tensor : (*file)->tensors()) sum += tensor.name.size() + sum_of(tensor.bytes);
