@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -195,13 +196,16 @@ Result<std::shared_ptr<const CpuMatrix>> pack_matrix(std::span<const QTensor> pa
     // About 32 KiB a chunk: far more than it costs to claim one.
     const int64_t batch = std::max<int64_t>(1, 32768 / segment.layout.panel_bytes);
     const auto chunks = static_cast<int>((segment.panels + batch - 1) / batch);
+    std::atomic<bool> damaged = false;
     pool.parallel_for(chunks, [&](int chunk, int thread) {
       const int64_t end = std::min(segment.panels, (chunk + 1) * batch);
+      if (!parts[i].check_block_scales(chunk * batch * lanes, std::min(end * lanes, segment.rows)).ok()) damaged = true;
       for (int64_t panel = chunk * batch; panel < end; ++panel) {
         pack_panel(plans[i], segment, panel, to + panel * segment.layout.panel_bytes,
                    row_floats[static_cast<size_t>(thread)]);
       }
     });
+    if (damaged) TRY_STATUS(parts[i].check_block_scales(0, segment.rows));
     to += segment.panels * segment.layout.panel_bytes;
   }
   return std::shared_ptr<const CpuMatrix>(

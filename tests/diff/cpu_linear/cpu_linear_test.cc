@@ -346,6 +346,21 @@ TEST(CpuLinearChoice, EveryCandidateHasItsReason) {
   }
 }
 
+/// TENSOR-5: a scale that is no finite number is refused by its place, before it makes every product NaN.
+TEST(CpuLinearPack, ADamagedBlockScaleIsRefusedByItsPlace) {
+  const Codec& q8_0 = codec(CodecId::kQ8_0);
+  std::vector<std::byte> codes(static_cast<size_t>(q8_0.code_bytes(300, 64).value()));
+  QTensor sound = QTensor::make({q8_0, 300, 64, Bytes(codes), std::nullopt, {}, {}, "w"}).value();
+  EXPECT_TRUE(pack_matrix({&sound, 1}, PackUse::kLinear, Isa::kBaseline, Numerics::kFast, pool()).ok());
+  // The high byte of the scale of the second block of row 257: an infinity.
+  codes[(257 * 2 + 1) * 34 + 1] = std::byte{0x7C};
+  QTensor damaged = QTensor::make({q8_0, 300, 64, Bytes(codes), std::nullopt, {}, {}, "w"}).value();
+  auto packed = pack_matrix({&damaged, 1}, PackUse::kLinear, Isa::kBaseline, Numerics::kFast, pool());
+  ASSERT_FALSE(packed.ok());
+  EXPECT_EQ(packed.error().where, "w");
+  EXPECT_NE(packed.error().message.find("[257, 1]"), std::string::npos) << packed.error().message;
+}
+
 TEST(CpuLinearPack, BytesStayNearTheFile) {
   for (const Codec& codec : all_codecs()) {
     if (codec.packing != Packing::kGgufBlock) continue;
