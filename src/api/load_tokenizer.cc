@@ -32,7 +32,12 @@ class VocabularyReader {
                             {"remove_extra_whitespaces", &v.remove_extra_whitespace}}) {
       TRY_STATUS(flag(key, *out));
     }
-    if (const GgufValue* map = find("precompiled_charsmap")) v.precompiled_charsmap = map->elements(GgufType::kU8);
+    if (const GgufValue* map = find("precompiled_charsmap")) {
+      v.precompiled_charsmap = map->elements(GgufType::kU8);
+      // Converters write it signed as well.
+      if (v.precompiled_charsmap.empty()) v.precompiled_charsmap = map->elements(GgufType::kI8);
+      if (v.precompiled_charsmap.empty()) return wrong_type("precompiled_charsmap", "an array of bytes");
+    }
     v.keep = file_;
     return v;
   }

@@ -9,6 +9,10 @@ namespace {
 constexpr size_t kFewSymbols = 24;          // up to here a scan for the best pair beats a queue
 constexpr char32_t kLowCharacters = 0x180;  // holds the byte alphabet
 constexpr uint32_t kNoMerge = 0xFFFFFFFF;
+constexpr std::string_view kMeta = "\xE2\x96\x81";
+constexpr char32_t kMetaPoint = 0x2581;
+constexpr size_t kMaxCrossings = 1000;  // a vocabulary with more is one of phrases
+constexpr size_t kKeptSymbols = 1 << 14;
 
 }  // namespace
 
@@ -19,6 +23,26 @@ BpeModel::BpeModel(std::shared_ptr<const Vocabulary> vocabulary, MergeTable merg
   for (char32_t c = 0; c < kLowCharacters; ++c) {
     low_characters_[c] = this->vocabulary().find(to_utf8(c)).value_or(-1);
   }
+  find_word_borders();
+}
+
+/// SentencePiece merges run over whole texts, but where no token holds "x▁" no merge can cross from x to "▁": the text
+/// may be cut there and gives the same tokens, many times faster.
+void BpeModel::find_word_borders() {
+  if (!options_.byte_fallback || !options_.continuing_prefix.empty() || !options_.end_suffix.empty()) return;
+  if (!vocabulary().find(kMeta)) return;
+  std::vector<CodePointRange> crossed;
+  for (size_t id = 0; id < vocabulary().size(); ++id) {
+    std::string_view token = vocabulary().text(static_cast<TokenId>(id));
+    if (token.size() <= kMeta.size()) continue;
+    for (size_t at = token.find(kMeta, 1); at != std::string_view::npos; at = token.find(kMeta, at + 1)) {
+      char32_t before = decode_utf8(token, previous_utf8(token, at)).value;
+      if (before != kMetaPoint) crossed.push_back({before, before});
+    }
+    if (crossed.size() > kMaxCrossings) return;
+  }
+  not_before_border_ = CodePointBitmap(CodePointSet(crossed));
+  has_word_borders_ = true;
 }
 
 std::optional<TokenId> BpeModel::character_token(std::string_view character, bool first, bool last) const {
@@ -45,10 +69,8 @@ bool BpeModel::append_bytes(std::string_view character, uint32_t begin, std::vec
   return true;
 }
 
-std::vector<BpeModel::Symbol> BpeModel::characters(const ModelInput& input, ByteRange piece) const {
+void BpeModel::characters(const ModelInput& input, ByteRange piece, std::vector<Symbol>& symbols) const {
   std::string_view text = input.text.text;
-  std::vector<Symbol> symbols;
-  symbols.reserve(piece.end - piece.begin);
   std::optional<Symbol> unknown;  // not yet appended; a byte that falls back overtakes it, as in Hugging Face's
   for (size_t at = piece.begin; at < piece.end;) {
     size_t end = at + utf8_size(text[at]);
@@ -72,7 +94,6 @@ std::vector<BpeModel::Symbol> BpeModel::characters(const ModelInput& input, Byte
     at = end;
   }
   if (unknown) symbols.push_back(*unknown);
-  return symbols;
 }
 
 std::optional<Merge> BpeModel::find_merge(const ModelInput& input, const Symbol& left, const Symbol& right) const {
@@ -95,13 +116,32 @@ void BpeModel::tokenize(const ModelInput& input, ByteRange piece, std::vector<To
       return;
     }
   }
-  std::vector<Symbol> symbols = characters(input, piece);
+  std::string_view text = std::string_view(input.text.text).substr(0, piece.end);
+  size_t begin = piece.begin;
+  size_t at = has_word_borders_ ? text.find(kMeta, begin + 1) : std::string_view::npos;
+  while (at != std::string_view::npos) {
+    char32_t before = decode_utf8(text, previous_utf8(text, at)).value;
+    if (before != kMetaPoint && !not_before_border_.contains(before)) {
+      tokenize_part(input, {begin, at}, out);
+      begin = at;
+    }
+    at = text.find(kMeta, at + kMeta.size());
+  }
+  tokenize_part(input, {begin, piece.end}, out);
+}
+
+void BpeModel::tokenize_part(const ModelInput& input, ByteRange part, std::vector<TokenId>& out) const {
+  // Kept between calls: most parts are words, and an allocation costs more than their merges.
+  static thread_local std::vector<Symbol> symbols;
+  symbols.clear();
+  characters(input, part, symbols);
   if (symbols.size() <= kFewSymbols) {
     merge_few(input, symbols);
   } else {
     merge_many(input, symbols);
   }
   for (const Symbol& symbol : symbols) out.push_back(symbol.id);
+  if (symbols.capacity() > kKeptSymbols) std::vector<Symbol>().swap(symbols);
 }
 
 void BpeModel::merge_few(const ModelInput& input, std::vector<Symbol>& symbols) const {

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "text/code_point_set.h"
 #include "text/merge_table.h"
 #include "text/token_model.h"
 
@@ -32,7 +33,9 @@ class BpeModel : public TokenModel {
     int32_t previous, next;
   };
 
-  std::vector<Symbol> characters(const ModelInput& input, ByteRange piece) const;
+  void find_word_borders();
+  void tokenize_part(const ModelInput& input, ByteRange part, std::vector<TokenId>& out) const;
+  void characters(const ModelInput& input, ByteRange piece, std::vector<Symbol>& symbols) const;
   std::optional<TokenId> character_token(std::string_view character, bool first, bool last) const;
   bool append_bytes(std::string_view character, uint32_t begin, std::vector<Symbol>& out) const;
   std::optional<Merge> find_merge(const ModelInput& input, const Symbol& left, const Symbol& right) const;
@@ -42,6 +45,8 @@ class BpeModel : public TokenModel {
   MergeTable merges_;
   BpeOptions options_;
   std::vector<TokenId> bytes_;           // [256] if byte_fallback
+  bool has_word_borders_ = false;        // no merge crosses from another character to "▁",
+  CodePointBitmap not_before_border_;    // but for these
   std::vector<TokenId> low_characters_;  // [0x180] tokens of single characters, -1 for none
 };
 

@@ -32,17 +32,23 @@ void decompose(char32_t c, std::u32string& out) {
   }
 }
 
+// While a stretch is worked on, each element is a code point with its combining class above it.
+constexpr char32_t kPoint = 0x1FFFFF;
+int class_of(char32_t element) {
+  return static_cast<int>(element >> 24);
+}
+
 void order_marks(std::u32string& text) {
-  for (size_t i = 0; i < text.size();) {
-    if (unicode::combining_class(text[i]) == 0) {
-      ++i;
+  for (char32_t& element : text) element |= static_cast<char32_t>(unicode::combining_class(element)) << 24;
+  auto before = [](char32_t a, char32_t b) { return class_of(a) < class_of(b); };
+  for (auto begin = text.begin(); begin != text.end();) {
+    if (class_of(*begin) == 0) {
+      ++begin;
       continue;
     }
-    size_t end = i;
-    while (end < text.size() && unicode::combining_class(text[end]) != 0) ++end;
-    std::stable_sort(text.begin() + static_cast<ptrdiff_t>(i), text.begin() + static_cast<ptrdiff_t>(end),
-                     [](char32_t a, char32_t b) { return unicode::combining_class(a) < unicode::combining_class(b); });
-    i = end;
+    auto end = std::find_if(begin, text.end(), [](char32_t element) { return class_of(element) == 0; });
+    if (!std::is_sorted(begin, end, before)) std::stable_sort(begin, end, before);
+    begin = end;
   }
 }
 
@@ -59,17 +65,18 @@ void compose(std::u32string& text) {
   std::u32string out;
   size_t starter = std::u32string::npos;
   int last_class = 0;
-  for (char32_t c : text) {
-    int order = unicode::combining_class(c);
+  for (char32_t element : text) {
+    const char32_t c = element & kPoint;
+    int order = class_of(element);
     if (starter != std::u32string::npos && (out.size() == starter + 1 || last_class < order)) {
-      if (char32_t composed = compose_pair(out[starter], c)) {
+      if (char32_t composed = compose_pair(out[starter] & kPoint, c)) {
         out[starter] = composed;
         continue;
       }
     }
     if (order == 0) starter = out.size();
     last_class = order;
-    out.push_back(c);
+    out.push_back(element);
   }
   text = std::move(out);
 }
@@ -82,8 +89,9 @@ CodePointSet changed_by_nfc() {
     for (char32_t c = range.first; c <= range.last; ++c) {
       std::u32string text;
       decompose(c, text);
+      order_marks(text);
       compose(text);
-      if (text != std::u32string(1, c)) changed.push_back({c, c});
+      if (text.size() != 1 || (text[0] & kPoint) != c) changed.push_back({c, c});
     }
   }
   return CodePointSet(changed);
@@ -121,7 +129,7 @@ void normalise_stretch(MarkedWriter& writer, std::string_view text, ByteRange ra
   order_marks(points);
   if (form == NormalForm::kNfc || form == NormalForm::kNfkc) compose(points);
   std::string bytes;
-  for (char32_t point : points) append_utf8(bytes, point);
+  for (char32_t element : points) append_utf8(bytes, element & kPoint);
   writer.put(range.begin, range.end, bytes);
 }
 

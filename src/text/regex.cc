@@ -7,7 +7,8 @@
 namespace vernier {
 
 namespace {
-constexpr size_t kMaxProgram = 20000;
+constexpr size_t kMaxProgram = 4000;
+constexpr size_t kMaxNodes = 200000;  // visits of nodes, of those that emit nothing too
 constexpr size_t kMaxSets = 2000;
 }  // namespace
 
@@ -100,7 +101,7 @@ class RegexCompiler {
   }
 
   Status emit(const RegexNode& node) {
-    if (regex_.program_.size() > kMaxProgram)
+    if (regex_.program_.size() > kMaxProgram || ++visits_ > kMaxNodes)
       return unsupported("a regular expression that is too long when counts are written out");
     switch (node.kind) {
       case RegexNodeKind::kEmpty:
@@ -215,6 +216,7 @@ class RegexCompiler {
 
   Regex& regex_;
   std::vector<CodePointSet> known_;
+  size_t visits_ = 0;
 };
 
 Result<Regex> Regex::compile(std::string_view pattern) {
@@ -222,7 +224,7 @@ Result<Regex> Regex::compile(std::string_view pattern) {
   Regex regex;
   Status compiled = RegexCompiler(regex).compile(node);
   if (!compiled.ok()) {
-    return unsupported("regular expression '{}': {}", pattern.substr(0, 200), compiled.error().message);
+    return unsupported("regular expression '{}': {}", pattern, compiled.error().message);
   }
   regex.text_ = pattern;
   return regex;

@@ -9,7 +9,13 @@ namespace vernier {
 namespace {
 
 constexpr int kMaxDepth = 60;
+constexpr size_t kMaxPattern = 20000;
 constexpr uint32_t kMaxRepeat = 1000;
+
+/// As much of a pattern as a message shows.
+std::string_view shown_regex(std::string_view pattern) {
+  return pattern.size() <= 200 ? pattern : pattern.substr(0, previous_utf8(pattern, 201));
+}
 
 RegexNode set_node(CodePointSet set) {
   RegexNode node;
@@ -56,7 +62,7 @@ class Parser {
     return c.value;
   }
   Error error(std::string_view what) const {
-    return unsupported("regular expression '{}', byte {}: {}", pattern_.substr(0, 200), at_, what);
+    return unsupported("regular expression '{}', byte {}: {}", shown_regex(pattern_), at_, what);
   }
 
   Result<RegexNode> alternation(int depth) {
@@ -458,8 +464,8 @@ class Parser {
 
 Result<RegexNode> parse_regex(std::string_view pattern) {
   if (!is_valid_utf8(pattern)) return unsupported("a regular expression is not valid UTF-8");
-  if (pattern.size() > 100000)
-    return unsupported("a regular expression of {} bytes; at most 100000 are read", pattern.size());
+  if (pattern.size() > kMaxPattern)
+    return unsupported("a regular expression of {} bytes; at most {} are read", pattern.size(), kMaxPattern);
   return Parser(pattern).parse();
 }
 

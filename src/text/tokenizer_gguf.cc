@@ -1,4 +1,4 @@
-#include <algorithm>
+#include <cmath>
 
 #include "text/bpe_model.h"
 #include "text/charsmap.h"
@@ -26,6 +26,9 @@ Status check(const GgufVocabulary& gguf) {
   }
   if (!gguf.scores.empty() && gguf.scores.size() != count) {
     return corrupt("tokenizer.ggml.scores has {} entries for {} tokens", gguf.scores.size(), count);
+  }
+  for (size_t id = 0; id < gguf.scores.size(); ++id) {
+    if (!std::isfinite(gguf.scores[id])) return corrupt("the score of token {} is not a number", id);
   }
   for (size_t id = 0; id < count; ++id) {
     if (!is_valid_utf8(gguf.tokens[id])) return corrupt("the token {} is not valid UTF-8", id);

@@ -30,10 +30,14 @@ class VocabularyBuilder {
     arena_.reserve(tokens * 8);
   }
 
-  std::shared_ptr<const Vocabulary> build() && {
+  Result<std::shared_ptr<const Vocabulary>> build() && {
     auto arena = std::make_shared<const std::string>(std::move(arena_));
     TokenId last = -1;
     for (const Place& place : places_) last = std::max(last, place.id);
+    // Gaps are allowed; a small file must not ask for a huge table.
+    if (static_cast<size_t>(last + 1) > 8 * places_.size() + (size_t{1} << 20)) {
+      return corrupt("the highest id is {} in a vocabulary of {} tokens", last, places_.size());
+    }
     std::vector<std::string_view> texts(static_cast<size_t>(last + 1));
     for (const Place& place : places_) {
       texts[static_cast<size_t>(place.id)] = std::string_view(arena->data() + place.offset, place.size);
@@ -130,7 +134,7 @@ Status read_unigram(element model, TokenizerParts& parts) {
     TRY_STATUS(builder.add(text, static_cast<int64_t>(scores.size())));
     scores.push_back(score);
   }
-  parts.vocabulary = std::move(builder).build();
+  TRY_BIND(parts.vocabulary, std::move(builder).build());
   UnigramModel::Options options;
   TRY_BIND(int64_t unknown, json::integer(model, "unk_id", -1));
   if (unknown < 0 || unknown >= static_cast<int64_t>(scores.size())) {
