@@ -37,8 +37,8 @@ struct RegexInstruction {
 inline constexpr uint32_t kNotBehind = 0xFFFFFFFF;
 
 /// A compiled regular expression over valid UTF-8, with the leftmost, first-alternative semantics of backtracking.
-/// Immutable; any thread. Runs on a flat stack, and in time linear in text times program: once a search has gone back
-/// too often, it remembers where it failed (TEXT-4).
+/// Immutable; any thread. Runs on a flat stack, and (look-ahead that scans apart) in time linear in text times program:
+/// once a search has gone back too often, it remembers where it failed (TEXT-4).
 class Regex {
  public:
   static Result<Regex> compile(std::string_view pattern);

@@ -78,9 +78,9 @@ TEST(Detokenizer, PassesOverIdsThatDoNotExist) {
 
 TEST(Detokenizer, LeavesSpecialTokensOutOnRequest) {
   Tokenizer tokenizer = small_tokenizer("mini-flags");
-  std::vector<TokenId> ids = ids_of(tokenizer, "a<a>b<W>");
-  EXPECT_EQ(tokenizer.decode(ids), "a<a>b<W>");
-  EXPECT_EQ(tokenizer.decode(ids, true), "ab<W>");
+  std::vector<TokenId> ids = ids_of(tokenizer, "a<a>b <W>");
+  EXPECT_EQ(tokenizer.decode(ids), "a<a>b <W>");
+  EXPECT_EQ(tokenizer.decode(ids, true), "ab <W>");
 }
 
 }  // namespace

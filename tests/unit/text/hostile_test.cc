@@ -97,7 +97,7 @@ TEST(HostileTokenizer, ChangedBytesNeverCrash) {
       tokenizer->decode(every, true);
     }
   }
-  EXPECT_GT(loaded, 50);
+  EXPECT_GT(loaded, 10) << "too few inputs loaded to show anything";
 }
 
 }  // namespace
