@@ -372,7 +372,7 @@ class Parser {
       value = value * 16 + digit;
       ++at_, ++seen;
     }
-    if (seen == 0) return error("expected hexadecimal digits");
+    if (seen == 0 || (digits == 4 && seen < 4)) return error("expected hexadecimal digits");
     if (digits == 0 && !take("}")) return error("expected '}'");
     if (value > CodePointSet::kLast || (value >= 0xD800 && value < 0xE000)) return error("no such character");
     return Escaped{static_cast<char32_t>(value), {}};

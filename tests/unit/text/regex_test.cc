@@ -54,7 +54,7 @@ TEST(Regex, KnowsClasses) {
 // TEXT-7
 TEST(Regex, RefusesByNameWhatItDoesNotKnow) {
   for (const char* pattern : {"(a)\\1", "a(", "a)", "[a", "*a", "\\p{Nonsense}", "\\y", "(?<=a+)b", "a{3,2}",
-                              "\\x{110000}", "(?z)", "[b-a]", "a{2000}", "\\", "(?<n"}) {
+                              "\\x{110000}", "\\u12", "(?z)", "[b-a]", "a{2000}", "\\", "(?<n"}) {
     auto regex = Regex::compile(pattern);
     ASSERT_FALSE(regex.ok()) << pattern;
     EXPECT_NE(regex.error().message.find(pattern), std::string::npos) << regex.error().message;
