@@ -75,5 +75,12 @@ TEST(Regex, TakesLinearTimeOnPatternsThatGoBack) {
   EXPECT_EQ(all("(a|a)*b|a", "aab" + std::string(50, 'a') + "c").substr(0, 8), "[aab][a]");
 }
 
+// TEXT-4: the known exception. A look-ahead that scans may scan again from each position, and no worse.
+TEST(Regex, AScanningLookAheadTakesAtMostTheSquareOfTheText) {
+  auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(all("(?=a*b)a|a+b", std::string(5000, 'a')), "");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
 }  // namespace
 }  // namespace vernier
