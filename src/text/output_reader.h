@@ -1,0 +1,59 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "text/detokenizer.h"
+#include "text/output_parser.h"
+#include "text/stop_matcher.h"
+
+namespace vernier {
+
+struct OutputReaderOptions {
+  OutputFormat format = OutputFormat::kPlain;
+  OutputParserOptions parser;
+  std::vector<std::string> stops;
+  bool include_stop = false;
+  bool skip_special = true;  ///< control tokens that are no marker leave no text
+};
+
+/// Ids of one choice to deltas: detokenises, tells markers from text, parses, and matches stop strings in the content
+/// (reasoning and arguments are no place for them). Markers are seen as tokens first and only the final text is cut, so
+/// a held-back stop never tears one apart. One thread; the tokenizer outlives it.
+class OutputReader {
+ public:
+  static Result<OutputReader> make(const Tokenizer& tokenizer, const OutputReaderOptions& options);
+
+  /// Appends what this id makes certain. The end token may be pushed or left out. True once the answer is over: a stop
+  /// string, or a whole call where only one is allowed. Nothing may be pushed after that.
+  bool push(TokenId id, std::vector<OutputDelta>& out);
+  /// Appends what was held back. Call it once, whatever ended the answer; after a stop string `end` is not regarded.
+  void finish(OutputEnd end, std::vector<OutputDelta>& out);
+
+  /// The stop string that was found, or empty.
+  const std::string& found_stop() const { return found_stop_; }
+  /// Ids pushed while the model was reasoning, the markers around it included.
+  size_t reasoning_tokens() const { return reasoning_tokens_; }
+  /// After finish(): the finish reason is tool_calls.
+  bool finishes_with_calls() const { return parser_->has_calls() && !cut_call_; }
+
+ private:
+  OutputReader(const Tokenizer& tokenizer, const OutputReaderOptions& options, StopMatcher stops);
+  bool take(std::vector<OutputDelta>& out);
+
+  const Tokenizer* tokenizer_;
+  Detokenizer detokenizer_;
+  std::unique_ptr<OutputParser> parser_;
+  std::vector<std::pair<TokenId, std::string>> markers_;
+  StopMatcher fresh_stops_;
+  StopMatcher stops_;
+  std::vector<OutputDelta> parsed_;
+  std::string found_stop_;
+  size_t reasoning_tokens_ = 0;
+  bool skip_special_ = true;
+  bool has_stops_ = false;
+  bool cut_call_ = false;
+};
+
+}  // namespace vernier
