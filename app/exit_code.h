@@ -27,6 +27,8 @@ constexpr ExitCode exit_code(ErrorCode code) {
       return ExitCode::kUnsupported;
     case ErrorCode::kOutOfMemory:
       return ExitCode::kDoesNotFit;
+    case ErrorCode::kOverloaded:
+    case ErrorCode::kTimeout:
     case ErrorCode::kUnavailable:
     case ErrorCode::kInternal:
       return ExitCode::kFailed;

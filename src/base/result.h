@@ -18,7 +18,9 @@ enum class ErrorCode {
   kCorrupt,          ///< a file that breaks its own format
   kUnsupported,      ///< understood, and not built yet or not possible here
   kOutOfMemory,      ///< does not fit; the message says by how much
-  kUnavailable,      ///< try again later: queue full, shutting down
+  kOverloaded,       ///< the queue is full; try again in a while
+  kTimeout,          ///< a deadline passed
+  kUnavailable,      ///< not now: loading, shutting down
   kInternal,         ///< a device or system call failed
 };
 

@@ -125,10 +125,20 @@ class Candidates {
   size_t ordered_ = 0;
 };
 
-float log_probability(std::span<const float> logits, float largest, float chosen) {
+/// The token's own log probability and those of the likeliest.
+void add_logprobs(std::span<const float> logits, const SampleSpec& spec, SampledToken& sampled) {
+  const float largest = *std::ranges::max_element(logits);
   double sum = 0;
   for (float logit : logits) sum += static_cast<double>(portable_exp(logit - largest));
-  return static_cast<float>(static_cast<double>(chosen - largest) - std::log(sum));
+  const double log_sum = std::log(sum);
+  auto logprob = [&](float logit) { return static_cast<float>(static_cast<double>(logit - largest) - log_sum); };
+  sampled.logprob = logprob(logits[static_cast<size_t>(sampled.token)]);
+  const size_t count = std::min(static_cast<size_t>(spec.top_logprobs), logits.size());
+  if (count == 0) return;
+  std::vector<TokenScore> tokens(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) tokens[i] = {static_cast<int32_t>(i), logits[i]};
+  std::partial_sort(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count), tokens.end(), higher);
+  for (size_t i = 0; i < count; ++i) sampled.top.push_back({tokens[i].token, logprob(tokens[i].score)});
 }
 
 int32_t draw_token(std::span<float> logits, float best_logit, const SampleSpec& spec) {
@@ -175,6 +185,20 @@ int32_t draw_token(std::span<float> logits, float best_logit, const SampleSpec& 
       break;
   }
   return candidates.draw(spec.seed, spec.position);
+}
+
+/// Overwrites the logits with the edited ones.
+Result<int32_t> draw_edited(std::span<float> logits, const SampleSpec& spec) {
+  for (const LogitEdit& edit : spec.edits) {
+    if (edit.token < 0 || static_cast<size_t>(edit.token) >= logits.size()) {
+      return invalid_argument("a logit edit names token {}, the vocabulary has {}", edit.token, logits.size());
+    }
+    apply_edit(logits[static_cast<size_t>(edit.token)], edit, spec.dialect);
+  }
+  auto best = std::ranges::max_element(logits);  // the first of equals
+  if (*best == kBanned) return invalid_argument("every token is banned; allow at least one");
+  if (spec.temperature < kGreedyBelow) return static_cast<int32_t>(best - logits.begin());
+  return draw_token(logits, *best, spec);
 }
 
 }  // namespace
@@ -237,23 +261,16 @@ Result<SampledToken> sample_row(std::span<float> logits, const SampleSpec& spec)
     return make_error(ErrorCode::kInternal, "a logit is NaN; the model or its scales are damaged: no token is drawn");
   }
   std::vector<float> raw;
-  if (spec.logprob && !spec.edits.empty()) raw.assign(logits.begin(), logits.end());
-
-  for (const LogitEdit& edit : spec.edits) {
-    if (edit.token < 0 || static_cast<size_t>(edit.token) >= logits.size()) {
-      return invalid_argument("a logit edit names token {}, the vocabulary has {}", edit.token, logits.size());
-    }
-    apply_edit(logits[static_cast<size_t>(edit.token)], edit, spec.dialect);
+  if (spec.top_logprobs >= 0 && !spec.edits.empty()) raw.assign(logits.begin(), logits.end());
+  SampledToken sampled;
+  if (spec.forced >= 0) {
+    CHECK(static_cast<size_t>(spec.forced) < logits.size(), "token {} is forced, of {}", spec.forced, logits.size());
+    sampled.token = spec.forced;
+  } else {
+    TRY_BIND(sampled.token, draw_edited(logits, spec));
   }
-  auto best = std::ranges::max_element(logits);  // the first of equals
-  if (*best == kBanned) return invalid_argument("every token is banned; allow at least one");
-
-  SampledToken sampled{static_cast<int32_t>(best - logits.begin()), 0};
-  if (spec.temperature >= kGreedyBelow) sampled.token = draw_token(logits, *best, spec);
-  if (spec.logprob) {
-    std::span<const float> original = raw.empty() ? std::span<const float>(logits) : std::span<const float>(raw);
-    sampled.logprob =
-        log_probability(original, *std::ranges::max_element(original), original[static_cast<size_t>(sampled.token)]);
+  if (spec.top_logprobs >= 0) {
+    add_logprobs(raw.empty() ? std::span<const float>(logits) : std::span<const float>(raw), spec, sampled);
   }
   return sampled;
 }

@@ -34,13 +34,23 @@ struct SampleSpec {
   SamplerDialect dialect = SamplerDialect::kOpenAI;
   uint64_t seed = 0;
   uint32_t position = 0;  ///< index of the new token among the request's generated tokens
-  bool logprob = false;   ///< also report the token's log probability
+  /// -1: no log probabilities; else the token's own and those of this many likeliest tokens.
+  int32_t top_logprobs = -1;
+  /// Not negative: this token is taken, not drawn; a prompt's tokens are scored so.
+  int32_t forced = -1;
   std::vector<LogitEdit> edits = {};
+};
+
+/// A token and the natural log of its softmax probability before edits and cuts.
+struct TokenLogprob {
+  int32_t token = 0;
+  float logprob = 0;
 };
 
 struct SampledToken {
   int32_t token = 0;
-  float logprob = 0;  ///< natural log of its softmax probability before edits and cuts; 0 unless the spec asks
+  float logprob = 0;              ///< 0 unless the spec asks
+  std::vector<TokenLogprob> top;  ///< likeliest first, ties by id; as many as the spec asks
 };
 
 /// e^x and ln x by float32 polynomials of our own: the same bits on every backend. `portable_exp` is for x <= 0 and

@@ -14,7 +14,7 @@ int chunks_of(int64_t vocab) {
 }
 
 bool is_plain_greedy(const SampleSpec& spec) {
-  return spec.temperature < kGreedyBelow && spec.edits.empty();
+  return spec.temperature < kGreedyBelow && spec.edits.empty() && spec.forced < 0 && spec.top_logprobs < 1;
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ Result<std::vector<SampledToken>> CpuOps::sample(const Value& logits, std::span<
 Result<SampledToken> CpuOps::sample_one(const float* logits, int64_t vocab, const SampleSpec& spec) {
   if (is_plain_greedy(spec)) {
     float most = largest_of(logits, vocab);
-    if (std::isfinite(most)) return pick_largest(logits, vocab, most, spec.logprob);
+    if (std::isfinite(most)) return pick_largest(logits, vocab, most, spec.top_logprobs == 0);
   }
   // Overwrites what it is given, and the handle may be read again.
   float* copy = edited_.reserve(vocab);

@@ -129,12 +129,12 @@ TEST_F(CpuOpsTest, SamplingIsThatOfTheDefinition) {
   std::vector<float> numbers = ops.read(logits).value();
   std::vector<SampleSpec> specs(4);
   specs[0].temperature = 0;
-  specs[0].logprob = true;
+  specs[0].top_logprobs = 0;
   specs[1].temperature = 0;
   specs[1].edits = {{5, 100, 1, 0}};
   specs[2].seed = 9;
   specs[2].top_k = 40;
-  specs[2].logprob = true;
+  specs[2].top_logprobs = 0;
   specs[3].top_p = 0.9f;
   for (int round = 0; round < 2; ++round) {  // sampling leaves the logits as they were
     std::vector<SampledToken> got = ops.sample(logits, specs).value();

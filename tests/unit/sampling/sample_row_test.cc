@@ -151,10 +151,29 @@ TEST(SampleRow, EditsActInTheOrderOfTheDialect) {
 
 TEST(SampleRow, LogprobIsThatOfTheRawLogits) {
   auto row = logits_of({0.4, 0.3, 0.2, 0.1});
-  SampleSpec spec{.temperature = 0, .logprob = true, .edits = {{.token = 0, .bias = -kInfinity}}};
+  SampleSpec spec{.temperature = 0, .top_logprobs = 0, .edits = {{.token = 0, .bias = -kInfinity}}};
   SampledToken sampled = sample_row(row, spec).value();
   EXPECT_EQ(sampled.token, 1);
   EXPECT_NEAR(sampled.logprob, std::log(0.3), 1e-6);
+}
+
+TEST(SampleRow, TheLikeliestTokensAreThoseBeforeEdits) {
+  auto row = logits_of({0.1, 0.3, 0.3, 0.2, 0.1});
+  SampleSpec spec{.temperature = 0, .top_logprobs = 3, .edits = {{.token = 1, .bias = -kInfinity}}};
+  SampledToken sampled = sample_row(row, spec).value();
+  EXPECT_EQ(sampled.token, 2);
+  ASSERT_EQ(sampled.top.size(), 3u);
+  EXPECT_EQ(sampled.top[0].token, 1);  // ties by id
+  EXPECT_EQ(sampled.top[1].token, 2);
+  EXPECT_EQ(sampled.top[2].token, 3);
+  EXPECT_NEAR(sampled.top[2].logprob, std::log(0.2), 1e-6);
+}
+
+TEST(SampleRow, AForcedTokenIsScoredAndNotDrawn) {
+  auto row = logits_of({0.4, 0.3, 0.2, 0.1});
+  SampledToken sampled = sample_row(row, {.top_logprobs = 0, .forced = 3}).value();
+  EXPECT_EQ(sampled.token, 3);
+  EXPECT_NEAR(sampled.logprob, std::log(0.1), 1e-6);
 }
 
 }  // namespace
