@@ -6,6 +6,8 @@ find_package(nlohmann_json REQUIRED)
 find_package(simdjson REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(tomlplusplus REQUIRED)
+# Headers only: Asio and Beast.
+find_package(Boost 1.81 REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 if(VERNIER_TESTS)
