@@ -9,6 +9,8 @@ foreach(backend CUDA MLX)
                     "the CPU only.")
   endif()
 endforeach()
+set(VERNIER_XGRAMMAR "AUTO" CACHE STRING "Structured output: AUTO (where its source has been fetched), ON or OFF")
+set_property(CACHE VERNIER_XGRAMMAR PROPERTY STRINGS AUTO ON OFF)
 set(VERNIER_SANITIZE "" CACHE STRING "Sanitizers for every target: 'address,undefined' or 'thread'")
 
 set(CMAKE_CXX_STANDARD 20)

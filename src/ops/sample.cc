@@ -23,6 +23,21 @@ bool higher(const TokenScore& a, const TokenScore& b) {
   return a.score > b.score || (a.score == b.score && a.token < b.token);
 }
 
+size_t mask_words(size_t tokens) {
+  return (tokens + 31) / 32;
+}
+
+void apply_mask(std::span<float> logits, std::span<const uint32_t> mask) {
+  for (size_t first = 0; first < logits.size(); first += 32) {
+    const uint32_t word = mask[first / 32];
+    if (word == ~0U) continue;
+    const size_t end = std::min(logits.size(), first + 32);
+    for (size_t i = first; i < end; ++i) {
+      if ((word >> (i - first) & 1U) == 0) logits[i] = kBanned;
+    }
+  }
+}
+
 void apply_edit(float& logit, const LogitEdit& edit, SamplerDialect dialect) {
   auto repeat = [&] { logit = logit > 0 ? logit / edit.repetition : logit * edit.repetition; };
   if (dialect == SamplerDialect::kSglang) {
@@ -187,16 +202,43 @@ int32_t draw_token(std::span<float> logits, float best_logit, const SampleSpec& 
   return candidates.draw(spec.seed, spec.position);
 }
 
-/// Overwrites the logits with the edited ones.
-Result<int32_t> draw_edited(std::span<float> logits, const SampleSpec& spec) {
+Status check_row(std::span<const float> logits, const SampleSpec& spec) {
+  if (logits.empty()) return invalid_argument("no logits to sample from");
+  bool any_nan = false;
+  for (float logit : logits) any_nan |= logit != logit;
+  if (any_nan) {
+    return make_error(ErrorCode::kInternal, "a logit is NaN; the model or its scales are damaged: no token is drawn");
+  }
+  if (!spec.mask.empty() && spec.mask.size() != mask_words(logits.size())) {
+    return make_error(ErrorCode::kInternal, "a grammar's mask has {} words, {} tokens need {}: no token is drawn",
+                      spec.mask.size(), logits.size(), mask_words(logits.size()));
+  }
   for (const LogitEdit& edit : spec.edits) {
     if (edit.token < 0 || static_cast<size_t>(edit.token) >= logits.size()) {
       return invalid_argument("a logit edit names token {}, the vocabulary has {}", edit.token, logits.size());
     }
-    apply_edit(logits[static_cast<size_t>(edit.token)], edit, spec.dialect);
   }
+  return {};
+}
+
+Error nothing_left(const SampleSpec& spec) {
+  if (spec.mask.empty()) return invalid_argument("every token is banned; allow at least one");
+  bool any_allowed = std::ranges::any_of(spec.mask, [](uint32_t word) { return word != 0; });
+  if (!any_allowed) {
+    return make_error(ErrorCode::kInternal, "the grammar's mask allows no token: no token is drawn");
+  }
+  return invalid_argument("every token that the grammar allows is banned by the bias; allow at least one");
+}
+
+/// Overwrites the logits with the edited ones.
+Result<int32_t> draw_edited(std::span<float> logits, const SampleSpec& spec) {
+  // The mask stands before the edits, so that they see what the grammar leaves, and after them: -infinity survives a
+  // bias, but not a repetition factor of 0 or a bias of +infinity.
+  if (!spec.mask.empty()) apply_mask(logits, spec.mask);
+  for (const LogitEdit& edit : spec.edits) apply_edit(logits[static_cast<size_t>(edit.token)], edit, spec.dialect);
+  if (!spec.mask.empty()) apply_mask(logits, spec.mask);
   auto best = std::ranges::max_element(logits);  // the first of equals
-  if (*best == kBanned) return invalid_argument("every token is banned; allow at least one");
+  if (*best == kBanned) return nothing_left(spec);
   if (spec.temperature < kGreedyBelow) return static_cast<int32_t>(best - logits.begin());
   return draw_token(logits, *best, spec);
 }
@@ -254,17 +296,16 @@ float gumbel_noise(uint64_t seed, uint32_t position, uint32_t token) {
 }
 
 Result<SampledToken> sample_row(std::span<float> logits, const SampleSpec& spec) {
-  if (logits.empty()) return invalid_argument("no logits to sample from");
-  bool any_nan = false;
-  for (float logit : logits) any_nan |= logit != logit;
-  if (any_nan) {
-    return make_error(ErrorCode::kInternal, "a logit is NaN; the model or its scales are damaged: no token is drawn");
-  }
+  TRY_STATUS(check_row(logits, spec));
   std::vector<float> raw;
-  if (spec.top_logprobs >= 0 && !spec.edits.empty()) raw.assign(logits.begin(), logits.end());
+  if (spec.top_logprobs >= 0 && !(spec.edits.empty() && spec.mask.empty())) raw.assign(logits.begin(), logits.end());
   SampledToken sampled;
   if (spec.forced >= 0) {
     CHECK(static_cast<size_t>(spec.forced) < logits.size(), "token {} is forced, of {}", spec.forced, logits.size());
+    if (!spec.mask.empty() && (spec.mask[static_cast<size_t>(spec.forced / 32)] >> (spec.forced % 32) & 1U) == 0) {
+      return make_error(ErrorCode::kInternal, "token {} is forced, and the grammar's mask does not allow it",
+                        spec.forced);
+    }
     sampled.token = spec.forced;
   } else {
     TRY_BIND(sampled.token, draw_edited(logits, spec));

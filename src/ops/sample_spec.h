@@ -39,6 +39,9 @@ struct SampleSpec {
   /// Not negative: this token is taken, not drawn; a prompt's tokens are scored so.
   int32_t forced = -1;
   std::vector<LogitEdit> edits = {};
+  /// Bit i % 32 of mask[i / 32] says whether token i may be drawn: a grammar's mask, one bit for each logit. Empty: all
+  /// may. No other field can bring a masked token back. The words must live until the token is drawn.
+  std::span<const uint32_t> mask = {};
 };
 
 /// A token and the natural log of its softmax probability before edits and cuts.
@@ -63,7 +66,8 @@ uint32_t noise_hash(uint64_t seed, uint32_t position, uint32_t token);
 /// Gumbel noise -ln(-ln u) of that hash; lies in [-3.11, 16.64].
 float gumbel_noise(uint64_t seed, uint32_t position, uint32_t token);
 
-/// The definition of sampling on host logits, [vocab]; overwrites them. A NaN is an error, never a token.
+/// The definition of sampling on host logits, [vocab]; overwrites them. A NaN is an error, never a token, and so is a
+/// row of which the mask and the edits leave nothing.
 Result<SampledToken> sample_row(std::span<float> logits, const SampleSpec& spec);
 
 }  // namespace vernier

@@ -136,6 +136,11 @@ TEST_F(CpuOpsTest, SamplingIsThatOfTheDefinition) {
   specs[2].top_k = 40;
   specs[2].top_logprobs = 0;
   specs[3].top_p = 0.9f;
+  // A grammar's mask, also where the largest logit wins: all but the row's best token.
+  std::vector<uint32_t> mask((kWide + 31) / 32, ~0U);
+  const auto best = std::max_element(numbers.begin(), numbers.begin() + kWide) - numbers.begin();
+  mask[static_cast<size_t>(best / 32)] &= ~(1U << (best % 32));
+  specs[0].mask = mask;
   for (int round = 0; round < 2; ++round) {  // sampling leaves the logits as they were
     std::vector<SampledToken> got = ops.sample(logits, specs).value();
     for (size_t i = 0; i < specs.size(); ++i) {
@@ -147,6 +152,7 @@ TEST_F(CpuOpsTest, SamplingIsThatOfTheDefinition) {
     }
   }
   EXPECT_EQ(ops.sample(logits, specs).value()[1].token, 5);
+  EXPECT_NE(ops.sample(logits, specs).value()[0].token, best);
 }
 
 TEST_F(CpuOpsTest, TheLargestLogitGoesToTheLowestIdAndNaNIsAnError) {

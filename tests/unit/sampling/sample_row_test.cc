@@ -12,6 +12,8 @@ namespace vernier {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr SamplerDialect kDialects[] = {SamplerDialect::kOpenAI, SamplerDialect::kSglang, SamplerDialect::kLlama,
+                                        SamplerDialect::kMlx};
 
 std::vector<float> logits_of(const std::vector<double>& probabilities) {
   std::vector<float> logits;
@@ -132,8 +134,7 @@ TEST(SampleRow, NaNAndAFullyBannedRowAreErrors) {
 }
 
 TEST(SampleRow, ABannedTokenStaysBannedUnderRepetition) {
-  for (auto dialect :
-       {SamplerDialect::kOpenAI, SamplerDialect::kSglang, SamplerDialect::kLlama, SamplerDialect::kMlx}) {
+  for (SamplerDialect dialect : kDialects) {
     SampleSpec spec{
         .temperature = 2, .dialect = dialect, .edits = {{.token = 0, .bias = -kInfinity, .repetition = 0.5F}}};
     EXPECT_EQ(support({9.0F, 1.0F, 1.2F}, spec), (std::set<int32_t>{1, 2}));
@@ -147,6 +148,62 @@ TEST(SampleRow, EditsActInTheOrderOfTheDialect) {
   EXPECT_EQ(sample_row(row, {.temperature = 0, .edits = {edit}}).value().token, 1);
   row = {2.0F, 1.6F};
   EXPECT_EQ(sample_row(row, {.temperature = 0, .dialect = SamplerDialect::kSglang, .edits = {edit}}).value().token, 0);
+}
+
+// behaviour 19.6: a grammar's mask cannot be bypassed by any later edit, cut or temperature.
+TEST(SampleRow, NoSettingDrawsAMaskedToken) {
+  std::vector<float> logits(70, 0.5F);
+  logits[3] = 40;
+  logits[40] = 0.7F;
+  logits[69] = kInfinity;
+  const std::vector<uint32_t> mask = {0x00000012, 0x00000100, 0};  // tokens 1, 4 and 40
+  const LogitEdit edits[] = {{.token = 3, .bias = 100},           {.token = 3, .bias = kInfinity},
+                             {.token = 3, .repetition = 0},       {.token = 3, .repetition = -1},
+                             {.token = 3, .penalty = -kInfinity}, {.token = 1, .bias = -100, .repetition = 2}};
+  for (SamplerDialect dialect : kDialects) {
+    for (const LogitEdit& edit : edits) {
+      for (float temperature : {0.0F, 0.7F, 5.0F}) {
+        for (int32_t top_k : {0, 1, 3}) {
+          SampleSpec spec{
+              .temperature = temperature, .top_k = top_k, .dialect = dialect, .edits = {edit}, .mask = mask};
+          if (top_k == 3) spec.top_p = 0.3F;
+          if (top_k == 1) spec.min_p = 0.9F;
+          for (uint64_t seed = 0; seed < 20; ++seed) {
+            std::vector<float> row = logits;
+            spec.seed = seed;
+            int32_t token = sample_row(row, spec).value().token;
+            EXPECT_TRUE(token == 1 || token == 4 || token == 40) << token;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(SampleRow, AMaskThatLeavesNothingIsAnErrorThatNamesIt) {
+  std::vector<float> row = {1.0F, 2.0F};
+  const std::vector<uint32_t> none = {0};
+  Result<SampledToken> sampled = sample_row(row, {.temperature = 0, .mask = none});
+  ASSERT_FALSE(sampled.ok());
+  EXPECT_NE(sampled.error().message.find("grammar's mask"), std::string::npos);
+  // The one token left is banned by the caller.
+  row = {1.0F, 2.0F};
+  const std::vector<uint32_t> second = {2};
+  sampled = sample_row(row, {.temperature = 0, .edits = {{.token = 1, .bias = -kInfinity}}, .mask = second});
+  ASSERT_FALSE(sampled.ok());
+  EXPECT_EQ(sampled.error().code, ErrorCode::kInvalidArgument);
+  // A mask of another vocabulary.
+  const std::vector<uint32_t> wide = {~0U, ~0U};
+  row = {1.0F, 2.0F};
+  EXPECT_FALSE(sample_row(row, {.mask = wide}).ok());
+}
+
+TEST(SampleRow, LogprobIsThatOfTheRawLogitsUnderAMask) {
+  auto row = logits_of({0.4, 0.3, 0.2, 0.1});
+  const std::vector<uint32_t> mask = {0b1100};
+  SampledToken sampled = sample_row(row, {.temperature = 0, .top_logprobs = 0, .mask = mask}).value();
+  EXPECT_EQ(sampled.token, 2);
+  EXPECT_NEAR(sampled.logprob, std::log(0.2), 1e-6);
 }
 
 TEST(SampleRow, LogprobIsThatOfTheRawLogits) {

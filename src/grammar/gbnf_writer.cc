@@ -1,0 +1,192 @@
+#include "grammar/gbnf_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vernier {
+namespace {
+
+constexpr int kMostSpaces = 8;
+constexpr int kMostDigits = 18;
+
+/// A code point as it stands inside [...].
+std::string class_char(char32_t c) {
+  if ((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'))
+    return std::string(1, static_cast<char>(c));
+  return c > 0xFFFF ? fmt::format("\\U{:08x}", static_cast<uint32_t>(c))
+                    : fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
+}
+
+std::string class_of(const CharSet& set) {
+  std::string text = "[";
+  for (CharRange range : set.ranges()) {
+    text += class_char(range.first);
+    if (range.last > range.first) text += "-" + class_char(range.last);
+  }
+  return text + "]";
+}
+
+/// What stands in a JSON string as it is.
+const CharSet& bare_in_json() {
+  static const CharSet set = CharSet::of({{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0x10FFFF}});
+  return set;
+}
+
+const CharSet& controls() {
+  static const CharSet set = CharSet::of({{0x00, 0x1F}});
+  return set;
+}
+
+/// The escapes of the characters that a JSON string cannot hold bare, and only of these: a character has one spelling.
+std::string json_escapes(const CharSet& set) {
+  constexpr std::pair<char32_t, char> kShort[] = {{'"', '"'},  {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'},
+                                                  {'\n', 'n'}, {'\r', 'r'},  {'\t', 't'}};
+  std::string letters;
+  for (auto [c, letter] : kShort) {
+    if (set.contains(c)) letters += class_char(static_cast<unsigned char>(letter));
+  }
+  std::string text;
+  if (!letters.empty()) text = "\"\\\\\" [" + letters + "]";
+  auto add = [&](std::string_view alternative) { text += (text.empty() ? "" : " | ") + std::string(alternative); };
+  if (set.contains_all(controls())) {
+    add("\"\\\\u00\" [01] [0-9a-f]");
+  } else {
+    for (char32_t c = 0; c < 0x20; ++c) {
+      bool has_letter = std::ranges::any_of(kShort, [&](auto pair) { return pair.first == c; });
+      if (set.contains(c) && !has_letter) add(fmt::format("\"\\\\u{:04x}\"", static_cast<uint32_t>(c)));
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string gbnf_literal(std::string_view text) {
+  std::string quoted = "\"";
+  for (char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (byte < 0x20 || byte == 0x7F) {
+      quoted += fmt::format("\\u{:04x}", byte);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "\"";
+}
+
+std::string gbnf_chars(const CharSet& set, TextContext context) {
+  if (context == TextContext::kPlain) return class_of(set);
+  const CharSet bare = set & bare_in_json();
+  std::string escapes = json_escapes(set);
+  if (bare.empty()) return "(" + escapes + ")";
+  return escapes.empty() ? class_of(bare) : "(" + class_of(bare) + " | " + escapes + ")";
+}
+
+std::string gbnf_repeat(std::string_view element, size_t least, size_t most) {
+  if (least == 1 && most == 1) return std::string(element);
+  if (most == 0) return "\"\"";
+  std::string text(element);
+  if (least == 0 && most == 1) return text + "?";
+  if (most == kUnbounded && least <= 1) return text + (least == 0 ? "*" : "+");
+  return most == kUnbounded ? fmt::format("{}{{{},}}", element, least)
+                            : fmt::format("{}{{{},{}}}", element, least, most);
+}
+
+std::string gbnf_pattern(const PatternNode& node, TextContext context) {
+  switch (node.kind) {
+    case PatternNode::Kind::kChars:
+      return gbnf_chars(node.chars, context);
+    case PatternNode::Kind::kRepeat:
+      return "(" + gbnf_repeat(gbnf_pattern(node.children[0], context), node.least, node.most) + ")";
+    case PatternNode::Kind::kSequence:
+    case PatternNode::Kind::kChoice:
+      break;
+  }
+  if (node.children.empty()) return "\"\"";
+  if (node.children.size() == 1) return gbnf_pattern(node.children[0], context);
+  std::string text;
+  for (const PatternNode& child : node.children) {
+    if (!text.empty()) text += node.kind == PatternNode::Kind::kChoice ? " | " : " ";
+    text += gbnf_pattern(child, context);
+  }
+  return "(" + text + ")";
+}
+
+std::string GbnfWriter::reserve() {
+  return fmt::format("r{}", rules_++);
+}
+
+void GbnfWriter::define(const std::string& name, std::string_view body) {
+  text_ += fmt::format("{} ::= {}\n", name, body);
+}
+
+std::string GbnfWriter::rule(std::string_view body) {
+  auto [found, fresh] = by_body_.try_emplace(std::string(body));
+  if (fresh) {
+    found->second = reserve();
+    define(found->second, body);
+  }
+  return found->second;
+}
+
+std::string GbnfWriter::token(int32_t id) {
+  if (std::ranges::find(named_, id) == named_.end()) named_.push_back(id);
+  return fmt::format("Token({})", id);
+}
+
+std::string GbnfWriter::space() {
+  return rule(fmt::format("[ \\n\\t]{{0,{}}}", kMostSpaces));
+}
+
+std::string GbnfWriter::string_char() {
+  return rule(R"([\u0020-\u0021\u0023-\u005b\u005d-\ud7ff\ue000-\U0010ffff] | "\\" )" +
+              rule(R"(["\\/bfnrt] | "u" ([0-9A-Ca-cE-Fe-f] [0-9A-Fa-f] | [Dd] [0-7]) [0-9A-Fa-f] [0-9A-Fa-f])"));
+}
+
+std::string GbnfWriter::string_of_length(size_t least, size_t most) {
+  return rule(R"("\"" )" + gbnf_repeat(string_char(), least, most) + R"( "\"")");
+}
+
+std::string GbnfWriter::any_number() {
+  return rule(fmt::format(R"("-"? ("0" | [1-9] [0-9]{{0,{0}}}) ("." [0-9]{{1,{1}}})? ([eE] [+-]? [0-9]{{1,2}})?)",
+                          kMostDigits - 1, kMostDigits));
+}
+
+std::string GbnfWriter::any_value() {
+  if (any_value_.empty()) {
+    any_value_ = reserve();
+    const std::string text = string_of_length(0, kUnbounded);
+    define(any_value_, fmt::format(R"({} | {} | {} | {} | "true" | "false" | "null")", any_object(), any_array(), text,
+                                   any_number()));
+  }
+  return any_value_;
+}
+
+std::string GbnfWriter::list(std::string_view open, std::string_view item, std::string_view close) {
+  const std::string s = space();
+  return rule(fmt::format("{} {} ({} ({} \",\" {} {})* {})? {}", gbnf_literal(open), s, item, s, s, item, s,
+                          gbnf_literal(close)));
+}
+
+std::string GbnfWriter::any_object() {
+  const std::string s = space();
+  const std::string value = any_value();
+  return list("{", rule(fmt::format("{} {} \":\" {} {}", string_of_length(0, kUnbounded), s, s, value)), "}");
+}
+
+std::string GbnfWriter::any_array() {
+  return list("[", any_value(), "]");
+}
+
+Result<std::string> GbnfWriter::finish(std::string_view body) const {
+  if (rules_ > most_rules_) {
+    return invalid_argument("the grammar has {} rules, at most {} are taken; simplify it", rules_, most_rules_);
+  }
+  return fmt::format("root ::= {}\n{}", body, text_);
+}
+
+}  // namespace vernier

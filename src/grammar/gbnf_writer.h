@@ -1,0 +1,65 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+#include "grammar/char_set.h"
+#include "grammar/pattern.h"
+
+namespace vernier {
+
+/// Where a text stands: as it is, or between the quotes of a JSON string, whose escapes then count as one character.
+enum class TextContext : uint8_t { kPlain, kJsonString };
+
+/// Writes rules in GBNF. Keeps the marker tokens that the rules name.
+class GbnfWriter {
+ public:
+  explicit GbnfWriter(size_t most_rules) : most_rules_(most_rules) {}
+
+  /// A name for a rule that is written later.
+  std::string reserve();
+  void define(const std::string& name, std::string_view body);
+  /// A rule with this body, or the one that was made of the same body before.
+  std::string rule(std::string_view body);
+  /// A single token, by id.
+  std::string token(int32_t id);
+  const std::vector<int32_t>& named() const { return named_; }
+
+  /// JSON's space between tokens: at most eight characters, so that no answer is endless space.
+  std::string space();
+  /// Any JSON value, or any of one type. Numbers have at most 18 digits before and after the point.
+  std::string any_value();
+  std::string any_object();
+  std::string any_array();
+  std::string any_number();
+  /// Items between brackets, with commas; none is allowed.
+  std::string list(std::string_view open, std::string_view item, std::string_view close);
+  /// Between the quotes of a string: one character.
+  std::string string_char();
+  std::string string_of_length(size_t least, size_t most);
+
+  /// The rules with `body` as `root`; an error where they are more than allowed.
+  Result<std::string> finish(std::string_view body) const;
+
+ private:
+  size_t most_rules_;
+  size_t rules_ = 0;
+  std::string text_;
+  std::unordered_map<std::string, std::string> by_body_;
+  std::string any_value_;
+  std::vector<int32_t> named_;
+};
+
+/// A quoted literal. `text` is UTF-8 without NUL.
+std::string gbnf_literal(std::string_view text);
+/// An expression for one character of the set; never empty where the set is not.
+std::string gbnf_chars(const CharSet& set, TextContext context);
+/// A parenthesised expression for the pattern.
+std::string gbnf_pattern(const PatternNode& node, TextContext context);
+/// {least,most} with its element before it.
+std::string gbnf_repeat(std::string_view element, size_t least, size_t most);
+
+}  // namespace vernier
