@@ -6,6 +6,7 @@ Reads layers.toml. Reports file:line for each breach:
   - a vernier_room(... DEPENDS ...) that no arrow allows;
   - an #if on a backend or an instruction set outside src/backends/;
   - the environment read outside app/;
+  - a type that two headers define, since all rooms share one namespace (kernels/ of one instruction set each apart);
   - a room without a README.md, and a room that layers.toml does not know.
 
 usage: check_layers.py [ROOT]
@@ -23,6 +24,7 @@ MACHINE = re.compile(
     r"|x86_64__|amd64__|i386__|APPLE__)|_M_(?:X64|ARM64|IX86))"
 )
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\benviron\b")
+TYPE = re.compile(r"^(?:class|struct|enum class|union) (?:\[\[\w+\]\] |alignas\(\d+\) )?(\w+)\b(?!::)(?!<)(?=.*\{|[^;]*$)")
 SOURCES = {".h", ".hpp", ".cc", ".cpp", ".cu", ".cuh", ".inc", ".mm"}
 
 
@@ -123,6 +125,24 @@ def check_depends(layers, room, relative, text):
     return breaches
 
 
+def check_type_names(root):
+    """One definition rule: two types of one name link without a word and run as one of the two."""
+    breaches, defined = [], {}
+    for top in ("src", "app"):
+        for path in sorted((root / top).rglob("*.h")):
+            relative = path.relative_to(root)
+            if "kernels" in relative.parts:
+                continue
+            for number, line in enumerate(without_comments(path.read_text()).splitlines(), 1):
+                found = TYPE.match(line)
+                if not found:
+                    continue
+                first = defined.setdefault(found.group(1), relative)
+                if first != relative:
+                    breaches.append(f"{relative}:{number}: {found.group(1)} is defined in {first} too; rename one")
+    return breaches
+
+
 def rooms_of(root):
     """Folders of src/ that are rooms: those with a CMakeLists.txt, backends/ one level deeper."""
     for listing in sorted(root.glob("src/*/CMakeLists.txt")) + sorted(root.glob("src/backends/*/CMakeLists.txt")):
@@ -153,7 +173,7 @@ def check(root):
                 breaches += check_depends(layers, room, relative, path.read_text())
             else:
                 breaches += check_file(layers, room, relative, path.read_text())
-    return breaches
+    return breaches + check_type_names(root)
 
 
 def main():

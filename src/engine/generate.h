@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/request.h"
 #include "engine/sequence_runner.h"
 #include "sampling/sampling_params.h"
 #include "text/tokenizer.h"
@@ -17,12 +18,6 @@ struct GenerateOptions {
   int32_t max_tokens = 512;
   std::vector<std::string> stops;   ///< searched in the decoded text; the match and what follows are dropped
   std::vector<int32_t> end_tokens;  ///< end the answer, are not part of it
-};
-
-enum class FinishReason : uint8_t {
-  kStop,     ///< an end token or a stop string
-  kLength,   ///< max_tokens
-  kContext,  ///< the context is full
 };
 
 struct Generated {

@@ -51,6 +51,15 @@ class CheckLayers(unittest.TestCase):
                               ("include/vernier/a.h", "base/result.h"), ("src/tune/a.cc", "ops/ops.h")]:
             self.assert_breach(path, f'\n// a line before\n  #  include "{include}"\n', 3)
 
+    def test_two_types_of_one_name(self):
+        first = self.root / "src/kv/a.h"
+        first.parent.mkdir(parents=True)
+        first.write_text("struct Admission;\nstruct Admission {\n  struct Inner {};\n};\nenum class Kind { kA };\n")
+        self.assert_breach("src/server/b.h", "class Other;\n\nclass Admission final : public Other {\n};\n", 3)
+        self.assert_breach("src/server/b.h", "enum class Kind : int {\n};\n", 1)
+        self.assertEqual(self.breaches("src/server/b.h", "struct Admission;\nstruct Inner {\n};\n"), [])
+        self.assertEqual(self.breaches("src/backends/cpu/kernels/b.h", "struct Admission {\n};\n"), [])
+
     def test_a_commented_include_is_none(self):
         self.assertEqual(self.breaches("src/base/a.cc", '// #include "tensor/a.h"\n/*\n#include "ops/a.h"\n*/\n'), [])
 
