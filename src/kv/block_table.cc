@@ -28,6 +28,24 @@ Status BlockTable::extend(BlockPool& pool, int32_t end) {
   return {};
 }
 
+void BlockTable::share(BlockPool& pool, std::span<const int32_t> blocks, int32_t first_position) {
+  CHECK(blocks_.empty() && end_position_ == 0, "a table of {} blocks cannot begin with a prefix", blocks_.size());
+  CHECK(first_position % block_tokens_ == 0, "a prefix from position {}, blocks of {}", first_position, block_tokens_);
+  for (int32_t block : blocks) pool.hold(block);
+  blocks_.assign(blocks.begin(), blocks.end());
+  first_position_ = first_position;
+  end_position_ = first_position + static_cast<int32_t>(blocks.size()) * block_tokens_;
+}
+
+void BlockTable::shrink(BlockPool& pool, int32_t end) {
+  const int32_t kept = std::max(0, end - first_position_ + block_tokens_ - 1) / block_tokens_;
+  while (static_cast<int32_t>(blocks_.size()) > kept) {
+    pool.give(blocks_.back());
+    blocks_.pop_back();
+  }
+  end_position_ = std::min(end_position_, end);
+}
+
 void BlockTable::slide(BlockPool& pool, int32_t next_position) {
   if (!window_) return;
   const int32_t oldest_visible = std::max(0, next_position - *window_ + 1);
@@ -39,6 +57,8 @@ void BlockTable::slide(BlockPool& pool, int32_t next_position) {
 }
 
 void BlockTable::clear(BlockPool& pool) {
+  // A hit needs a full class from the front and a window class at the end.
+  if (!window_) std::reverse(blocks_.begin(), blocks_.end());
   for (int32_t block : blocks_) pool.give(block);
   blocks_.clear();
   first_position_ = 0;

@@ -25,8 +25,13 @@ class BlockTable {
   int32_t blocks_needed(int32_t end) const;
   /// Takes them all or, if the pool has too few, none.
   Status extend(BlockPool& pool, int32_t end);
+  /// Begins with blocks that others hold or the prefix tree names, from `first_position` on. The table must be empty.
+  void share(BlockPool& pool, std::span<const int32_t> blocks, int32_t first_position);
+  /// Gives back the blocks that hold no position below `end`, as if it had never been extended past it.
+  void shrink(BlockPool& pool, int32_t end);
   /// Gives back the blocks that no query at `next_position` or later can see.
   void slide(BlockPool& pool, int32_t next_position);
+  /// Gives all back: what a later prefix hit needs least first, so that it is evicted first.
   void clear(BlockPool& pool);
 
   /// Blocks that a sequence of `context` tokens, fed `rows` at a time, holds at most.
