@@ -62,6 +62,10 @@ ApiError api_error(const Error& error) {
       return ApiError::make(404, error.message, "not_found");
     case ErrorCode::kOutOfMemory:
       return ApiError::make(503, "the request does not fit into the memory that is free now", "out_of_memory");
+    case ErrorCode::kOverloaded:
+      return ApiError::make(429, error.message, "rate_limit_exceeded");
+    case ErrorCode::kTimeout:
+      return ApiError::make(504, error.message, "timeout");
     case ErrorCode::kUnavailable:
       return ApiError::make(503, error.message, "unavailable");
     case ErrorCode::kInternal:
