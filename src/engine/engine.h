@@ -7,7 +7,6 @@
 
 #include "engine/request.h"
 #include "engine/step_runner.h"
-#include "tensor/codec.h"
 
 namespace vernier {
 
@@ -19,8 +18,8 @@ struct EngineOptions {
   int64_t cache_bytes = 0;      ///< of keys and values; 0: room for `context_tokens` of four sequences
   int32_t block_tokens = 32;
   bool prefix_cache = true;
-  bool deterministic = false;  ///< a row's result depends on its own tokens alone, to the bit
-  CodecId kv_type = CodecId::kF16;
+  /// What a running stream may wait for another's prompt: a step that carries both takes as many prompt rows as fit.
+  int64_t decode_gap_ns = 150'000'000;
 };
 
 /// Counters and gauges of a running engine, all of one moment.

@@ -11,21 +11,30 @@
 
 namespace vernier {
 
+class MaskFiller;
 struct Request;
 
-/// One step on the host: its rows, how each sampled row is drawn, and whose it is.
+/// One step on the host: its rows, how each sampled row is drawn, and whose they are.
 struct StepInput {
   StepView view;
   std::span<const SampleSpec> specs;         ///< [sampled rows]
   std::span<const Request* const> requests;  ///< [sequences]
-  std::span<const int32_t> generated;        ///< [sequences] tokens generated before this step
+  std::span<const int32_t> generated;        ///< [sequences] tokens drawn before this step
+  bool hidden = false;                       ///< the final hidden states of all rows are wanted too
+  MaskFiller* masks = nullptr;               ///< fills the specs' masks meanwhile: wait for it before sampling
 };
 
-/// What a model must be to be served.
+struct StepOutput {
+  SampledRows sampled;        ///< [sampled rows]
+  std::vector<float> hidden;  ///< [rows, hidden], normed; empty unless wanted
+};
+
+/// What a model must tell to be served.
 struct ModelShape {
   int32_t vocab = 0;
-  int32_t max_positions = 0;
-  std::vector<CacheSpec> layers;  ///< what each layer keeps
+  int32_t hidden = 0;
+  int32_t max_positions = 0;      ///< what the model was made for
+  std::vector<CacheSpec> layers;  ///< what each layer keeps; none: the model keeps nothing
 };
 
 /// Runs planned steps on a device. Used by the engine thread alone.
@@ -33,10 +42,10 @@ class StepRunner {
  public:
   virtual ~StepRunner() = default;
   virtual const ModelShape& shape() const = 0;
-  /// Owns cache memory for that many blocks of each class, and steps of at most `max_rows` rows. Called once, first.
+  /// Takes cache memory for that many blocks of each class, and steps of at most `max_rows` rows. Called once, first.
   virtual Status prepare(std::span<const int32_t> class_blocks, int32_t block_tokens, int32_t max_rows) = 0;
-  /// One result for each sampled row: a row may fail alone. An Error is the whole step's: nothing of it counts.
-  virtual Result<std::vector<Result<SampledToken>>> run(const StepInput& step) = 0;
+  /// An Error is the whole step's: nothing of it counts.
+  virtual Result<StepOutput> run(const StepInput& step) = 0;
 };
 
 }  // namespace vernier

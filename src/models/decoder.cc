@@ -121,6 +121,10 @@ Value Decoder::forward(Ops& ops) const {
   return x;
 }
 
+Value Decoder::normed(Ops& ops, const Value& hidden) const {
+  return ops.rms_norm(hidden, final_norm_);
+}
+
 Value Decoder::head(Ops& ops, const Value& hidden) const {
   Value logits = ops.linear(ops.rms_norm(ops.select_rows(hidden), final_norm_), head_);
   if (spec_.final_soft_cap <= 0) return logits;

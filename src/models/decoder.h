@@ -30,6 +30,8 @@ class Decoder {
 
   /// Hidden rows of all tokens of the step that `ops` began, before the final norm: [rows, hidden].
   Value forward(Ops& ops) const;
+  /// Those rows after the final norm, as embeddings are made of them: [rows, hidden].
+  Value normed(Ops& ops, const Value& hidden) const;
   /// Logits of the step's sampled rows: [sampled rows, vocab].
   Value head(Ops& ops, const Value& hidden) const;
 

@@ -166,16 +166,15 @@ void ComposedOps::attend_head(Array q, const AttnLayer& layer, size_t sequence, 
   }
 }
 
-Result<std::vector<SampledToken>> ComposedOps::sample(const Value& logits, std::span<const SampleSpec> specs) {
+Result<SampledRows> ComposedOps::sample(const Value& logits, std::span<const SampleSpec> specs) {
   CHECK(static_cast<int64_t>(specs.size()) == logits.rows(), "{} sample specs for {} rows", specs.size(),
         logits.rows());
   std::vector<float> numbers = download(logits.id(*this));
-  std::vector<SampledToken> tokens;
+  SampledRows tokens;
   for (size_t row = 0; row < specs.size(); ++row) {
     std::span<float> all(numbers);
     const size_t vocab = static_cast<size_t>(logits.cols());
-    TRY_BIND(SampledToken token, sample_row(all.subspan(row * vocab, vocab), specs[row]));
-    tokens.push_back(token);
+    tokens.push_back(sample_row(all.subspan(row * vocab, vocab), specs[row]));
   }
   return tokens;
 }

@@ -148,7 +148,7 @@ Value NullOps::soft_cap(Value logits, float cap) {
   return logits;
 }
 
-Result<std::vector<SampledToken>> NullOps::sample(const Value&, std::span<const SampleSpec>) {
+Result<SampledRows> NullOps::sample(const Value&, std::span<const SampleSpec>) {
   return unsupported("a dry run has no logits to draw from; choose a backend that computes");
 }
 

@@ -30,7 +30,7 @@ class NullOps final : public Ops, private ActivationOwner {
   Value select_rows(const Value& x) override;
   Value soft_cap(Value logits, float cap) override;
   /// An error: there are no numbers to draw from.
-  Result<std::vector<SampledToken>> sample(const Value& logits, std::span<const SampleSpec> specs) override;
+  Result<SampledRows> sample(const Value& logits, std::span<const SampleSpec> specs) override;
   /// An error, too.
   Result<std::vector<float>> read(const Value& x) override;
 

@@ -66,9 +66,10 @@ class Ops {
   /// cap * tanh(x / cap); `cap` above 0.
   virtual Value soft_cap(Value logits, float cap) = 0;
 
-  /// One token for each row of logits, under its spec. Ends the step: all of it has run, or the error says what failed.
-  virtual Result<std::vector<SampledToken>> sample(const Value& logits, std::span<const SampleSpec> specs) = 0;
-  /// The numbers behind a handle, [rows, cols]. Ends the step.
+  /// One token for each row of logits, under its spec; a row of which nothing can be drawn fails alone. Ends the step:
+  /// all of it has run, or the error says what failed.
+  virtual Result<SampledRows> sample(const Value& logits, std::span<const SampleSpec> specs) = 0;
+  /// The numbers behind a handle, [rows, cols], once they are computed. The step may go on.
   virtual Result<std::vector<float>> read(const Value& x) = 0;
 };
 

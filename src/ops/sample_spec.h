@@ -56,6 +56,9 @@ struct SampledToken {
   std::vector<TokenLogprob> top;  ///< likeliest first, ties by id; as many as the spec asks
 };
 
+/// One result for each row of logits: a row may fail alone.
+using SampledRows = std::vector<Result<SampledToken>>;
+
 /// e^x and ln x by float32 polynomials of our own: the same bits on every backend. `portable_exp` is for x <= 0 and
 /// gives 0 below -87; `portable_log` is for positive normal numbers.
 float portable_exp(float x);

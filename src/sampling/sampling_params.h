@@ -38,6 +38,7 @@ class TokenHistory {
  public:
   explicit TokenHistory(std::span<const int32_t> prompt);
   void append(int32_t token);
+  std::span<const int32_t> tokens() const { return tokens_; }
 
   /// The spec of the next token of choice `choice` of the request.
   SampleSpec next_spec(const SamplingParams& params, uint32_t choice) const;

@@ -38,7 +38,7 @@ class CpuOps final : public Ops, private ActivationOwner {
   Value add(Value x, Value residual) override;
   Value select_rows(const Value& x) override;
   Value soft_cap(Value logits, float cap) override;
-  Result<std::vector<SampledToken>> sample(const Value& logits, std::span<const SampleSpec> specs) override;
+  Result<SampledRows> sample(const Value& logits, std::span<const SampleSpec> specs) override;
   Result<std::vector<float>> read(const Value& x) override;
 
  private:

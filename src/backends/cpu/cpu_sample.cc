@@ -20,12 +20,13 @@ bool is_plain_greedy(const SampleSpec& spec) {
 
 }  // namespace
 
-Result<std::vector<SampledToken>> CpuOps::sample(const Value& logits, std::span<const SampleSpec> specs) {
+Result<SampledRows> CpuOps::sample(const Value& logits, std::span<const SampleSpec> specs) {
   CHECK(static_cast<int64_t>(specs.size()) == logits.rows(), "{} specs for {} rows", specs.size(), logits.rows());
   const float* rows = ready(logits.id(*this));
-  std::vector<SampledToken> tokens(specs.size());
+  SampledRows tokens;
+  tokens.reserve(specs.size());
   for (size_t i = 0; i < specs.size(); ++i) {
-    TRY_BIND(tokens[i], sample_one(rows + static_cast<int64_t>(i) * logits.cols(), logits.cols(), specs[i]));
+    tokens.push_back(sample_one(rows + static_cast<int64_t>(i) * logits.cols(), logits.cols(), specs[i]));
   }
   return tokens;
 }

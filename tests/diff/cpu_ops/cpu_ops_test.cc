@@ -142,17 +142,17 @@ TEST_F(CpuOpsTest, SamplingIsThatOfTheDefinition) {
   mask[static_cast<size_t>(best / 32)] &= ~(1U << (best % 32));
   specs[0].mask = mask;
   for (int round = 0; round < 2; ++round) {  // sampling leaves the logits as they were
-    std::vector<SampledToken> got = ops.sample(logits, specs).value();
+    SampledRows got = ops.sample(logits, specs).value();
     for (size_t i = 0; i < specs.size(); ++i) {
       std::vector<float> row(numbers.begin() + static_cast<ptrdiff_t>(i) * kWide,
                              numbers.begin() + static_cast<ptrdiff_t>(i + 1) * kWide);
       SampledToken expected = sample_row(row, specs[i]).value();
-      EXPECT_EQ(got[i].token, expected.token) << i;
-      EXPECT_NEAR(got[i].logprob, expected.logprob, 1e-5) << i;
+      EXPECT_EQ(got[i]->token, expected.token) << i;
+      EXPECT_NEAR(got[i]->logprob, expected.logprob, 1e-5) << i;
     }
   }
-  EXPECT_EQ(ops.sample(logits, specs).value()[1].token, 5);
-  EXPECT_NE(ops.sample(logits, specs).value()[0].token, best);
+  EXPECT_EQ(ops.sample(logits, specs).value()[1]->token, 5);
+  EXPECT_NE(ops.sample(logits, specs).value()[0]->token, best);
 }
 
 TEST_F(CpuOpsTest, TheLargestLogitGoesToTheLowestIdAndNaNIsAnError) {
@@ -173,11 +173,11 @@ TEST_F(CpuOpsTest, TheLargestLogitGoesToTheLowestIdAndNaNIsAnError) {
   Ops& ops = pair_.cpu_ops();
   {
     Value logits = ops.linear(ops.embed(embedding, 1), one_column(values));
-    EXPECT_EQ(ops.sample(logits, std::span(&greedy, 1)).value()[0].token, 20001);
+    EXPECT_EQ(ops.sample(logits, std::span(&greedy, 1)).value()[0]->token, 20001);
   }
   values[33333] = std::numeric_limits<float>::quiet_NaN();
   Value logits = ops.linear(ops.embed(embedding, 1), one_column(values));
-  EXPECT_FALSE(ops.sample(logits, std::span(&greedy, 1)).ok());
+  EXPECT_FALSE(ops.sample(logits, std::span(&greedy, 1)).value()[0].ok());
 }
 
 TEST_F(CpuOpsTest, AnActivationOfAnEarlierStepIsRefused) {

@@ -92,8 +92,8 @@ TEST_P(SmallOpsDiff, SamplesTheSameTokens) {
     }
     bench.driver().begin(step);
     std::vector<int32_t> drawn;
-    const std::vector<SampledToken> tokens = bench.ops().sample(bench.input(), specs).value();
-    for (const SampledToken& token : tokens) drawn.push_back(token.token);
+    const SampledRows tokens = bench.ops().sample(bench.input(), specs).value();
+    for (const auto& token : tokens) drawn.push_back(token->token);
     return drawn;
   };
   auto backend = GetParam().make();

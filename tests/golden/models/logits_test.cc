@@ -127,7 +127,7 @@ TEST_P(GoldenGreedy, EqualsWhereTheBestTwoAreApart) {
     greedy.temperature = 0;
     for (size_t step = 0; step < golden.greedy[0].size(); ++step) {
       driver.begin(tokens);
-      std::vector<SampledToken> drawn;
+      SampledRows drawn;
       size_t rows = 0;
       for (const auto& fed : tokens) rows += fed.size();
       {
@@ -140,7 +140,7 @@ TEST_P(GoldenGreedy, EqualsWhereTheBestTwoAreApart) {
         row += tokens[s].size();
         if (golden.greedy_gap[s][step] <= 2 * kLimit * golden.spread) sure[s] = false;
         if (sure[s]) {
-          EXPECT_EQ(drawn[row - 1].token, golden.greedy[s][step]) << name << " step " << step;
+          EXPECT_EQ(drawn[row - 1]->token, golden.greedy[s][step]) << name << " step " << step;
         }
         tokens[s] = {golden.greedy[s][step]};
       }

@@ -224,8 +224,8 @@ TEST_F(RefOpsTest, SamplesEachRowUnderItsOwnSpec) {
   biased.edits = {LogitEdit{2, 10, 1, 0}};
   auto tokens = driver.ops().sample(logits, std::vector<SampleSpec>{greedy, biased});
   ASSERT_TRUE(tokens.ok());
-  EXPECT_EQ((*tokens)[0].token, 1);
-  EXPECT_EQ((*tokens)[1].token, 2);
+  EXPECT_EQ((*tokens)[0]->token, 1);
+  EXPECT_EQ((*tokens)[1]->token, 2);
 }
 
 }  // namespace

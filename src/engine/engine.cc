@@ -1,0 +1,141 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+
+#include "engine/engine_loop.h"
+
+namespace vernier {
+namespace {
+
+constexpr int32_t kDefaultContext = 8192;
+constexpr int32_t kDefaultCachedContexts = 4;
+
+/// Blocks of each class for a cache of `tokens` positions in all; a window class never needs more than its sequences'
+/// windows.
+std::vector<SchedClass> classes_for(const ModelShape& shape, const EngineOptions& options, int64_t tokens) {
+  std::vector<SchedClass> classes;
+  for (const CacheSpec& layer : shape.layers) {
+    const auto c = static_cast<size_t>(layer.cache_class);
+    if (classes.size() <= c) classes.resize(c + 1);
+    int64_t blocks = (tokens + options.block_tokens - 1) / options.block_tokens;
+    if (layer.window) {
+      blocks = std::min(blocks, int64_t{options.max_sequences} * BlockTable::most_blocks(options.block_tokens, layer.window,
+                                                                                 options.context_tokens,
+                                                                                 options.max_step_rows));
+    }
+    classes[c] = {static_cast<int32_t>(std::min<int64_t>(blocks, INT32_MAX / options.block_tokens)), layer.window};
+  }
+  return classes;
+}
+
+int64_t bytes_of(const ModelShape& shape, const std::vector<SchedClass>& classes, int32_t block_tokens) {
+  int64_t bytes = 0;
+  for (const CacheSpec& layer : shape.layers) {
+    bytes += layer.bytes_per_token() * block_tokens * classes[static_cast<size_t>(layer.cache_class)].blocks;
+  }
+  return bytes;
+}
+
+/// The most positions whose blocks fit into that many bytes.
+int64_t tokens_in(const ModelShape& shape, const EngineOptions& options, int64_t bytes) {
+  int64_t fits = 0, beyond = int64_t{1} << 31;
+  while (beyond - fits > 1) {
+    const int64_t middle = fits + (beyond - fits) / 2;
+    const bool fit = bytes_of(shape, classes_for(shape, options, middle), options.block_tokens) <= bytes;
+    (fit ? fits : beyond) = middle;
+  }
+  return fits;
+}
+
+Status check_request(const Request& request, const ModelShape& shape) {
+  if (request.prompt.empty()) return invalid_argument("the prompt is empty; at least one token is needed");
+  for (int32_t token : request.prompt) {
+    if (token < 0 || token >= shape.vocab) {
+      return invalid_argument("token id {} is outside the vocabulary of {}", token, shape.vocab);
+    }
+  }
+  if (request.max_tokens < 0) return invalid_argument("max_tokens is {}, expected 0 or more", request.max_tokens);
+  return request.sampling.check(shape.vocab);
+}
+
+Status resolve(const ModelShape& shape, EngineOptions& options) {
+  if (options.context_tokens == 0) options.context_tokens = std::min(shape.max_positions, kDefaultContext);
+  if (options.context_tokens < 2 || options.context_tokens > shape.max_positions) {
+    return invalid_argument("context of {} tokens, expected 2 to {}: what the model was made for",
+                            options.context_tokens, shape.max_positions);
+  }
+  if (options.max_sequences < 1) return invalid_argument("{} running requests, expected at least 1", options.max_sequences);
+  if (options.max_queue < 0) return invalid_argument("a queue of {}, expected 0 or more", options.max_queue);
+  options.max_step_rows = std::max(options.max_step_rows, options.max_sequences);
+  return {};
+}
+
+}  // namespace
+
+Engine::Engine(std::unique_ptr<EngineLoop> loop, const EngineOptions& options)
+    : options_(options), loop_(std::move(loop)) {}
+
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::start(std::unique_ptr<StepRunner> runner, const EngineOptions& wanted) {
+  EngineOptions options = wanted;
+  const ModelShape& shape = runner->shape();
+  TRY_STATUS(resolve(shape, options));
+  const int64_t tokens = options.cache_bytes > 0 ? tokens_in(shape, options, options.cache_bytes)
+                                                 : int64_t{kDefaultCachedContexts} * options.context_tokens;
+  SchedConfig config;
+  config.classes = classes_for(shape, options, tokens);
+  options.cache_bytes = bytes_of(shape, config.classes, options.block_tokens);
+  config.block_tokens = options.block_tokens;
+  config.max_rows = options.max_step_rows;
+  config.max_sequences = options.max_sequences;
+  config.max_queue = options.max_sequences + options.max_queue;  // submit counts; the planner's queue never refuses
+  config.context_tokens = options.context_tokens;
+  config.prefix_cache = options.prefix_cache;
+  config.prefill_rows_when_decoding = std::min(4 * options.block_tokens, options.max_step_rows);
+  TRY_BIND(std::unique_ptr<SchedState> state, SchedState::make(config));
+  options.context_tokens = state->most_tokens();
+
+  std::vector<int32_t> blocks;
+  for (const SchedClass& cache_class : config.classes) blocks.push_back(cache_class.blocks);
+  TRY_STATUS(runner->prepare(blocks, options.block_tokens, options.max_step_rows));
+  auto loop = std::make_unique<EngineLoop>(std::move(runner), std::move(state), options);
+  return std::unique_ptr<Engine>(new Engine(std::move(loop), options));
+}
+
+const ModelShape& Engine::shape() const {
+  return loop_->shape();
+}
+
+Result<RequestId> Engine::submit(Request request, std::shared_ptr<RequestSink> sink) {
+  TRY_STATUS(check_request(request, shape()));
+  const auto prompt = static_cast<int64_t>(request.prompt.size());
+  const bool generates = request.kind == RequestKind::kGenerate && request.max_tokens > 0;
+  if (prompt + (generates ? 1 : 0) > options_.context_tokens) {
+    return invalid_argument("the prompt has {} tokens, and with at least one of an answer the context of {} is exceeded",
+                            prompt, options_.context_tokens);
+  }
+  return loop_->submit(std::move(request), std::move(sink));
+}
+
+void Engine::cancel(RequestId id) {
+  loop_->cancel(id);
+}
+
+EngineStats Engine::stats() const {
+  return loop_->stats();
+}
+
+void Engine::flush_cache() {
+  loop_->flush_cache();
+}
+
+void Engine::drain() {
+  loop_->drain();
+}
+
+bool Engine::idle() const {
+  return loop_->idle();
+}
+
+}  // namespace vernier
