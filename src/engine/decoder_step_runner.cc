@@ -1,5 +1,7 @@
 #include "engine/decoder_step_runner.h"
 
+#include "engine/mask_filler.h"
+
 namespace vernier {
 
 DecoderStepRunner::DecoderStepRunner(Backend& backend, const Decoder& decoder, CodecId kv_type)

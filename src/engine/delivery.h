@@ -10,8 +10,8 @@
 
 namespace vernier {
 
-/// Hands updates to their sinks from a thread of its own, in the order they were put, so that no sink's code runs on the
-/// engine thread. What was put before destruction is still delivered.
+/// Hands updates to their sinks from a thread of its own, in the order they were put, so that no sink's code runs on
+/// the engine thread. What was put before destruction is still delivered.
 class Delivery {
  public:
   struct Item {

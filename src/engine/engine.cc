@@ -19,9 +19,9 @@ std::vector<SchedClass> classes_for(const ModelShape& shape, const EngineOptions
     if (classes.size() <= c) classes.resize(c + 1);
     int64_t blocks = (tokens + options.block_tokens - 1) / options.block_tokens;
     if (layer.window) {
-      blocks = std::min(blocks, int64_t{options.max_sequences} * BlockTable::most_blocks(options.block_tokens, layer.window,
-                                                                                 options.context_tokens,
-                                                                                 options.max_step_rows));
+      blocks = std::min(blocks, int64_t{options.max_sequences} *
+                                    BlockTable::most_blocks(options.block_tokens, layer.window, options.context_tokens,
+                                                            options.max_step_rows));
     }
     classes[c] = {static_cast<int32_t>(std::min<int64_t>(blocks, INT32_MAX / options.block_tokens)), layer.window};
   }
@@ -64,7 +64,8 @@ Status resolve(const ModelShape& shape, EngineOptions& options) {
     return invalid_argument("context of {} tokens, expected 2 to {}: what the model was made for",
                             options.context_tokens, shape.max_positions);
   }
-  if (options.max_sequences < 1) return invalid_argument("{} running requests, expected at least 1", options.max_sequences);
+  if (options.max_sequences < 1)
+    return invalid_argument("{} running requests, expected at least 1", options.max_sequences);
   if (options.max_queue < 0) return invalid_argument("a queue of {}, expected 0 or more", options.max_queue);
   options.max_step_rows = std::max(options.max_step_rows, options.max_sequences);
   return {};
@@ -112,8 +113,9 @@ Result<RequestId> Engine::submit(Request request, std::shared_ptr<RequestSink> s
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   const bool generates = request.kind == RequestKind::kGenerate && request.max_tokens > 0;
   if (prompt + (generates ? 1 : 0) > options_.context_tokens) {
-    return invalid_argument("the prompt has {} tokens, and with at least one of an answer the context of {} is exceeded",
-                            prompt, options_.context_tokens);
+    return invalid_argument(
+        "the prompt has {} tokens, and with at least one of an answer the context of {} is exceeded", prompt,
+        options_.context_tokens);
   }
   return loop_->submit(std::move(request), std::move(sink));
 }

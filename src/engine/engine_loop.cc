@@ -35,7 +35,8 @@ Result<RequestId> EngineLoop::submit(Request request, std::shared_ptr<RequestSin
     in_system_.fetch_sub(1);
     std::lock_guard lock(stats_mutex_);
     ++published_.requests_refused;
-    return make_error(ErrorCode::kOverloaded, "{} requests run and {} wait already, which is the limit; try again later",
+    return make_error(ErrorCode::kOverloaded,
+                      "{} requests run and {} wait already, which is the limit; try again later",
                       options_.max_sequences, options_.max_queue);
   }
   const RequestId id = next_id_.fetch_add(1);
@@ -122,7 +123,10 @@ void EngineLoop::add(Submission submission) {
   planned.prompt.reserve(request.prompt.size());
   for (int32_t token : request.prompt) planned.prompt.push_back(PrefixUnit::token(token));
   const bool generates = request.kind == RequestKind::kGenerate;
-  planned.max_new_tokens = generates ? std::max(1, request.max_tokens) : 1;
+  // An answer that the context cuts ends with kContext; a prompt alone, of max_tokens 0, plans one token and draws
+  // none.
+  const int32_t room = state_->most_tokens() - static_cast<int32_t>(request.prompt.size());
+  planned.max_new_tokens = generates ? std::clamp(request.max_tokens, 1, std::max(1, room)) : 1;
   planned.priority = request.priority;
   planned.fair_key = request.fair_share_key;
   planned.arrival_ns = submission.submitted_ns;
@@ -233,7 +237,8 @@ void EngineLoop::commit_step(StepOutput output, int64_t launched_ns, int64_t now
     member.mark_step(launched_ns, now_ns, rows.first_position + rows.rows);
     RequestUpdate update = accept(rows, member, output, next);
     if (rows.sample) sampled_.push_back(update.tokens.empty() ? 0 : update.tokens.back().token);
-    if (!update.tokens.empty() || !update.prompt.empty() || update.last()) updates.emplace_back(&member, std::move(update));
+    if (!update.tokens.empty() || !update.prompt.empty() || update.last())
+      updates.emplace_back(&member, std::move(update));
   }
   commit(*state_, plan_, sampled_);
   for (auto& [member, update] : updates) {
@@ -378,7 +383,8 @@ void EngineLoop::publish_stats() {
   counts_.cache.resize(class_windows_.size());
   for (size_t c = 0; c < class_windows_.size(); ++c) {
     const BlockPool& pool = state_->pool(static_cast<int32_t>(c));
-    counts_.cache[c] = {class_windows_[c], pool.blocks(), pool.blocks() - pool.available_blocks(), pool.cached_blocks()};
+    counts_.cache[c] = {class_windows_[c], pool.blocks(), pool.blocks() - pool.available_blocks(),
+                        pool.cached_blocks()};
   }
   std::lock_guard lock(stats_mutex_);
   counts_.requests_refused = published_.requests_refused;

@@ -67,10 +67,10 @@ struct Sequence {
   int32_t furthest_position = 0;  ///< positions computed at least once
   int32_t cached_tokens = 0;
   int32_t preemptions = 0;
-  int32_t prompt_scored = 1;            ///< prompt tokens below this have their log probability
+  int32_t prompt_scored = 1;  ///< prompt tokens below this have their log probability
   std::vector<SampledToken> prompt_scores;
-  std::vector<float> hidden;            ///< [hidden] sum or last, of an embedding request
-  int32_t pooled_tokens = 0;            ///< prompt tokens in `hidden`, of a mean
+  std::vector<float> hidden;  ///< [hidden] sum or last, of an embedding request
+  int32_t pooled_tokens = 0;  ///< prompt tokens in `hidden`, of a mean
 
   int64_t submitted_ns;
   int64_t marked_ns;

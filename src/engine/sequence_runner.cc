@@ -114,7 +114,8 @@ Result<SampledToken> SequenceRunner::feed_and_sample(std::span<const int32_t> to
   TRY_STATUS(run_chunks(tokens, Rows::kLast, [&](const Value& value) -> Status {
     if (view_.sampled_rows.empty()) return {};
     TRY_BIND(SampledRows drawn, ops_->sample(value, {&spec, 1}));
-    TRY_BIND(sampled, std::move(drawn.front()));
+    if (!drawn.front().ok()) return drawn.front().error();
+    sampled = *drawn.front();
     return {};
   }));
   return sampled;

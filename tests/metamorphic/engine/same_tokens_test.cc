@@ -9,7 +9,7 @@
 #include "testing/gathering_sink.h"
 #include "testing/golden_model.h"
 
-// The same prompts give the same greedy tokens alone, batched, chunked, preempted, from cache and in another order.
+// ENGINE-6: the same prompts give the same greedy tokens alone, batched, chunked, preempted, from cache and in another order.
 
 namespace vernier {
 namespace {
@@ -118,15 +118,16 @@ TEST_P(SameTokens, FromTheCache) {
 
 TEST_P(SameTokens, Preempted) {
   // Blocks for about two and a half of the longest: the rest of them is taken away now and then.
-  const int64_t token_bytes = [&] {
-    int64_t bytes = 0;
-    for (const CacheSpec& layer : cache_specs(model_.decoder->spec(), CodecId::kF32)) bytes += layer.bytes_per_token();
-    return bytes;
-  }();
-  auto engine = start(
-      model_, {.context_tokens = 128, .max_sequences = 8, .cache_bytes = 256 * token_bytes, .block_tokens = 8});
+  int64_t token_bytes = 0;
+  bool full_layers = false;
+  for (const CacheSpec& layer : cache_specs(model_.decoder->spec(), CodecId::kF32)) {
+    token_bytes += layer.bytes_per_token();
+    full_layers = full_layers || !layer.window;
+  }
+  auto engine =
+      start(model_, {.context_tokens = 128, .max_sequences = 8, .cache_bytes = 256 * token_bytes, .block_tokens = 8});
   expect_same(run(*engine, asked_), alone_);
-  EXPECT_GT(engine->stats().preemptions, 0) << "this test needs a smaller cache";
+  if (full_layers) EXPECT_GT(engine->stats().preemptions, 0) << "this test needs a smaller cache";
 }
 
 TEST_P(SameTokens, InAnotherOrder) {
@@ -139,13 +140,14 @@ TEST_P(SameTokens, InAnotherOrder) {
 
 TEST_P(SameTokens, PromptLogprobsAreThoseOfTheLogits) {
   const std::vector<int32_t>& prompt = asked_.back();
-  auto runner = SequenceRunner::make(*model_.backend, *model_.decoder, {.kv_type = CodecId::kF32, .context_tokens = 128});
+  auto runner =
+      SequenceRunner::make(*model_.backend, *model_.decoder, {.kv_type = CodecId::kF32, .context_tokens = 128});
   std::vector<float> logits;
-  ASSERT_TRUE((*runner)
-                  ->feed_for_logits(prompt, [&](std::span<const float> rows) {
-                    logits.insert(logits.end(), rows.begin(), rows.end());
-                  })
-                  .ok());
+  ASSERT_TRUE(
+      (*runner)
+          ->feed_for_logits(prompt,
+                            [&](std::span<const float> rows) { logits.insert(logits.end(), rows.begin(), rows.end()); })
+          .ok());
   auto engine = start(model_, {.context_tokens = 128, .max_sequences = 2, .max_step_rows = 32, .block_tokens = 8});
   run(*engine, asked_);  // the prompt is in the cache, and is computed all the same
   Request request = greedy(prompt);
@@ -171,7 +173,8 @@ TEST_P(SameTokens, EmbeddingsDoNotDependOnTheCut) {
   for (RequestKind kind : {RequestKind::kEmbedLast, RequestKind::kEmbedMean}) {
     std::vector<float> first;
     for (int32_t rows : {512, 24}) {
-      auto engine = start(model_, {.context_tokens = 128, .max_sequences = 4, .max_step_rows = rows, .block_tokens = 8});
+      auto engine =
+          start(model_, {.context_tokens = 128, .max_sequences = 4, .max_step_rows = rows, .block_tokens = 8});
       auto sink = std::make_shared<GatheringSink>();
       Request request = greedy(asked_.back());
       request.kind = kind;

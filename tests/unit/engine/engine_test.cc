@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -87,6 +88,7 @@ TEST(Engine, RefusesWhatCanNeverRunWithTheNumbers) {
   EXPECT_EQ(refused(made).code, ErrorCode::kInvalidArgument);
 }
 
+// ENGINE-8.
 TEST(Engine, AFailingRowEndsItsRequestAndNoOther) {
   auto engine = scripted();
   Request failing = request({10, 11, 12}, 1'000'000);
@@ -117,7 +119,8 @@ TEST(Engine, CancelEndsARequestWhereverItIs) {
   ASSERT_TRUE(running.sink->wait_end());
   EXPECT_EQ(running.sink->finished()->reason, FinishReason::kCancelled);
   EXPECT_LT(running.sink->tokens().size(), 90u);
-  for (int i = 0; i < 500 && engine->stats().running > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 0; i < 500 && engine->stats().running > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_TRUE(engine->idle());
   EXPECT_EQ(engine->stats().cache[0].held_blocks, 0);
   EXPECT_EQ(running.sink->late() + waiting.sink->late(), 0);
@@ -153,6 +156,7 @@ TEST(Engine, ADeadlineEndsWaitingAndRunningRequests) {
   EXPECT_EQ(waiting.sink->tokens().size(), 0u);
 }
 
+// ENGINE-9.
 TEST(Engine, TheLedgerSumsToTheWallTime) {
   auto engine = scripted({.max_sequences = 1});
   const int64_t begin_ns = monotonic_ns();
@@ -168,6 +172,40 @@ TEST(Engine, TheLedgerSumsToTheWallTime) {
   EXPECT_GE(ledger.total_ns(), first.sink->finished()->ledger.total_ns() + 20'000'000);
 }
 
+// ENGINE-8 for a whole step, ENGINE-10.
+TEST(Engine, AFailingStepEndsItsRequestsAndSinksRunElsewhere) {
+  struct FailingRunner : ScriptedStepRunner {
+    FailingRunner() : ScriptedStepRunner(kVocab, 4096) {}
+    Result<StepOutput> run(const StepInput& step) override {
+      thread = std::this_thread::get_id();
+      if (step.requests[0]->name == "bad") return make_error(ErrorCode::kInternal, "out of power");
+      return ScriptedStepRunner::run(step);
+    }
+    std::thread::id thread;
+  };
+  struct Sink : GatheringSink {
+    void deliver(RequestUpdate update) override {
+      thread = std::this_thread::get_id();
+      GatheringSink::deliver(std::move(update));
+    }
+    std::thread::id thread;
+  };
+  auto runner = std::make_unique<FailingRunner>();
+  FailingRunner& failing = *runner;
+  auto engine = Engine::start(std::move(runner), {.context_tokens = 256, .max_sequences = 1}).value();
+  Request bad = request({10, 11});
+  bad.name = "bad";
+  auto first = std::make_shared<Sink>(), second = std::make_shared<Sink>();
+  ASSERT_TRUE(engine->submit(bad, first).ok());
+  ASSERT_TRUE(engine->submit(request({10, 11}), second).ok());
+  ASSERT_TRUE(first->wait_end() && second->wait_end());
+  ASSERT_TRUE(first->failed());
+  EXPECT_EQ(first->failed()->message, "out of power");
+  EXPECT_EQ(second->tokens().size(), 2u);
+  EXPECT_NE(second->thread, failing.thread);
+  EXPECT_EQ(engine->stats().cache[0].held_blocks, 0);
+}
+
 TEST(Engine, DestructionCancelsWhatRuns) {
   Submitted one{};
   {
@@ -179,6 +217,7 @@ TEST(Engine, DestructionCancelsWhatRuns) {
   EXPECT_EQ(one.sink->finished()->reason, FinishReason::kCancelled);
 }
 
+// ENGINE-7: each ends once, and late news are counted.
 TEST(Engine, ManyThreadsSubmitAndCancel) {
   auto engine = scripted({.max_sequences = 8, .max_queue = 10000});
   std::vector<std::thread> threads;
