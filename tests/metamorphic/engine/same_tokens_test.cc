@@ -9,7 +9,8 @@
 #include "testing/gathering_sink.h"
 #include "testing/golden_model.h"
 
-// ENGINE-6: the same prompts give the same greedy tokens alone, batched, chunked, preempted, from cache and in another order.
+// ENGINE-6: the same prompts give the same greedy tokens alone, batched, chunked, preempted, from cache and in another
+// order.
 
 namespace vernier {
 namespace {
@@ -127,7 +128,9 @@ TEST_P(SameTokens, Preempted) {
   auto engine =
       start(model_, {.context_tokens = 128, .max_sequences = 8, .cache_bytes = 256 * token_bytes, .block_tokens = 8});
   expect_same(run(*engine, asked_), alone_);
-  if (full_layers) EXPECT_GT(engine->stats().preemptions, 0) << "this test needs a smaller cache";
+  if (full_layers) {
+    EXPECT_GT(engine->stats().preemptions, 0) << "this test needs a smaller cache";
+  }
 }
 
 TEST_P(SameTokens, InAnotherOrder) {
