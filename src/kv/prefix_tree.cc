@@ -15,7 +15,8 @@ PrefixTree::PrefixTree(int32_t block_tokens, std::vector<std::optional<int32_t>>
   CHECK(block_tokens > 0 && !windows_.empty() && windows_.size() <= kMostClasses, "{} cache classes of {}-token blocks",
         windows_.size(), block_tokens);
   for (const auto& window : windows_) {
-    blocks_seen_.push_back(window ? (*window - 1 + block_tokens - 1) / block_tokens : 0);
+    // One at least, though a window of one token sees none: what a hit ends in is then something that can be evicted.
+    blocks_seen_.push_back(window ? std::max(1, (*window - 1 + block_tokens - 1) / block_tokens) : 0);
   }
 }
 

@@ -50,7 +50,7 @@ class StepPlanner {
   void add_rows(const SequenceState& s, int32_t first, int32_t rows, bool decode);
 
   bool make_room(size_t asking, int32_t blocks);
-  /// Preempts the last in rank that is no less than `end` and not in flight; false if there is none.
+  /// Preempts the last in precedence that is no less than `end` and not in flight; false if there is none.
   bool preempt_one(size_t end);
   void preempt(size_t i);
   void know_holders();
@@ -61,7 +61,7 @@ class StepPlanner {
 
   /// Blocks of a class that a sequence will still take until all its known units are computed.
   int32_t outstanding(const SequenceState& s, size_t c, int32_t first, int32_t held) const;
-  void reserve(const SequenceState& s, int32_t first);
+  void reserve(size_t i, int32_t first);
 
   void admit_waiting();
   bool collect_candidates();
@@ -70,6 +70,8 @@ class StepPlanner {
   bool computes_block(const SequenceState& owner, const SequenceState& s, int32_t block) const;
   bool fits(const SequenceState& s, const PrefixHit& hit);
   int32_t unheld(const PrefixHit& hit, size_t c);
+  /// Whether it might fit without those from `end` on, so that none is preempted for nothing.
+  bool could_fit(const SequenceState& s, const PrefixHit& hit, size_t end);
   /// Admits if it fits, if need be in place of sequences of lower priority.
   bool try_admit(const SequenceState& s, const PrefixHit& hit);
   bool seat_free() const {
@@ -98,6 +100,7 @@ void StepPlanner::reset(int64_t now_ns) {
     scratch_.available.push_back(state_.pool(static_cast<int32_t>(c)).available_blocks());
   }
   scratch_.reserved.assign(config_.classes.size(), 0);
+  scratch_.reserved_from.assign(state_.running().size(), -1);
   scratch_.row_of.assign(state_.running().size(), kNoRow);
   scratch_.charged.assign(static_cast<size_t>(state_.shares()), 0);
   scratch_.holders_known = false;
@@ -154,7 +157,7 @@ void StepPlanner::plan_chunk(size_t i) {
     add_rows(s, s.scheduled, planned, false);
     prefill_left_ -= planned;
   }
-  reserve(s, s.scheduled + planned);
+  reserve(i, s.scheduled + planned);
   scratch_.charged[static_cast<size_t>(s.share)] += s.committed - s.cached;
 }
 
@@ -190,6 +193,10 @@ void StepPlanner::preempt(size_t i) {
     for (int32_t block : s.tables[c].blocks()) {
       if (--scratch_.holders[c][static_cast<size_t>(block)] == 0) ++scratch_.available[c];
     }
+    if (scratch_.reserved_from[i] >= 0) {
+      const auto held = static_cast<int32_t>(s.tables[c].blocks().size());
+      scratch_.reserved[c] -= outstanding(s, c, scratch_.reserved_from[i], held);
+    }
   }
   scratch_.row_of[i] = kPreempted;
   out_.preemptions.push_back(s.id);
@@ -212,15 +219,19 @@ int32_t StepPlanner::outstanding(const SequenceState& s, size_t c, int32_t first
   const int32_t all = new_blocks(first, s.committed - first);
   const std::optional<int32_t> window = config_.classes[c].window;
   if (!window) return all;
-  const int32_t most = BlockTable::most_blocks(
-      config_.block_tokens, std::min(*window, s.committed) + config_.block_tokens - 1, s.committed, config_.max_rows);
+  // Chunks shrink to the free blocks, so a window asks for what the shortest one needs.
+  const int32_t most =
+      BlockTable::most_blocks(config_.block_tokens, std::min(*window, s.committed) + config_.block_tokens - 1,
+                              s.committed, config_.chunk_grid_rows.value_or(1));
   return std::clamp(most - held, 0, all);
 }
 
-void StepPlanner::reserve(const SequenceState& s, int32_t first) {
+void StepPlanner::reserve(size_t i, int32_t first) {
+  const SequenceState& s = running(i);
   for (size_t c = 0; c < classes(); ++c) {
     scratch_.reserved[c] += outstanding(s, c, first, static_cast<int32_t>(s.tables[c].blocks().size()));
   }
+  scratch_.reserved_from[i] = first;
 }
 
 PrefixHit StepPlanner::usable_hit(const SequenceState& s) const {
@@ -275,12 +286,30 @@ bool StepPlanner::fits(const SequenceState& s, const PrefixHit& hit) {
   return chunk_rows(s, hit.tokens, least) > 0;
 }
 
+bool StepPlanner::could_fit(const SequenceState& s, const PrefixHit& hit, size_t end) {
+  if (chunk_rows(s, hit.tokens, config_.context_tokens) == 0) return false;  // it lacks budget, not blocks
+  for (size_t c = 0; c < classes(); ++c) {
+    int32_t most = scratch_.available[c] - unheld(hit, c);
+    for (size_t j = end; j < scratch_.row_of.size(); ++j) {
+      if (scratch_.row_of[j] == kPreempted || running(j).steps_in_flight > 0) continue;
+      most += static_cast<int32_t>(running(j).tables[c].blocks().size());
+      if (scratch_.row_of[j] >= 0) most += out_.rows[static_cast<size_t>(scratch_.row_of[j])].new_blocks;
+    }
+    const int32_t held = config_.classes[c].window ? static_cast<int32_t>(scratch_.blocks.size()) : 0;
+    if (most < outstanding(s, c, hit.tokens, held)) return false;
+  }
+  return true;
+}
+
 bool StepPlanner::try_admit(const SequenceState& s, const PrefixHit& hit) {
-  const std::span<const int32_t> ranks = state_.running();
+  const std::span<const int32_t> order = state_.running();
   const auto higher = [&](int32_t index) { return state_.slot(index).priority >= s.priority; };
-  const auto keep = static_cast<size_t>(std::ranges::partition_point(ranks, higher) - ranks.begin());
-  while (!seat_free() || !fits(s, hit)) {
-    if (!preempt_one(keep)) return false;
+  const auto keep = static_cast<size_t>(std::ranges::partition_point(order, higher) - order.begin());
+  if (!seat_free() || !fits(s, hit)) {
+    if (!could_fit(s, hit, keep)) return false;
+    while (!seat_free() || !fits(s, hit)) {
+      if (!preempt_one(keep)) return false;
+    }
   }
   if (hit.tokens > 0) know_holders();
   for (size_t c = 0; c < classes(); ++c) {

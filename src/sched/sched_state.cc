@@ -195,9 +195,7 @@ SequenceState& SchedState::mutable_sequence(SequenceId id) {
 int64_t SchedState::retry_after_ns() const {
   constexpr int64_t kSecond = 1'000'000'000;
   const auto half = static_cast<int64_t>(waiting_.size() + 1) / 2;
-  return std::clamp(admission_interval_ns_, kSecond / 1000, 60 * kSecond) * half < kSecond
-             ? kSecond
-             : std::min(std::clamp(admission_interval_ns_, kSecond / 1000, 60 * kSecond) * half, 60 * kSecond);
+  return std::clamp(std::min(admission_interval_ns_, 60 * kSecond) * half, kSecond, 60 * kSecond);
 }
 
 int32_t SchedState::kept_end(const SequenceState& sequence, int32_t end) const {

@@ -86,7 +86,7 @@ class SchedState {
   int32_t most_tokens() const { return most_tokens_; }
   bool contains(SequenceId id) const;
   const SequenceState& sequence(SequenceId id) const;
-  std::span<const int32_t> running() const { return running_; }  ///< slots, by rank: priority, then arrival
+  std::span<const int32_t> running() const { return running_; }  ///< slots, by precedence: priority, then arrival
   std::span<const int32_t> waiting() const { return waiting_; }  ///< slots, unordered
   const SequenceState& slot(int32_t index) const { return slots_[static_cast<size_t>(index)]; }
   int32_t sequences() const { return static_cast<int32_t>(slots_.size() - unused_.size()); }

@@ -40,7 +40,8 @@ struct PlanScratch {
   std::vector<int32_t> reserved;              // [classes] blocks that admitted prompts will still take
   std::vector<std::vector<int32_t>> holders;  // [classes][blocks] as after the planned preemptions and hits
   bool holders_known = false;
-  std::vector<int32_t> row_of;  // [running] index into rows, -1: none, -2: preempted
+  std::vector<int32_t> row_of;         // [running] index into rows, -1: none, -2: preempted
+  std::vector<int32_t> reserved_from;  // [running] position from which it still takes blocks; -1: none
   std::vector<Candidate> candidates;
   std::vector<int64_t> charged;  // [fair shares] rows promised and not computed yet
   std::vector<int32_t> blocks;
@@ -54,7 +55,7 @@ struct StepPlan {
   std::vector<SequenceId> preemptions;  ///< give back their blocks before anything else and wait again
   std::vector<Admission> admissions;
   std::vector<PlannedRows> rows;    ///< decode rows first, then chunks of prompts
-  std::vector<SequenceId> expired;  ///< wait past their deadline; to be cancelled by the engine
+  std::vector<SequenceId> expired;  ///< wait past their deadline; the engine cancels them, after the launch
   int32_t total_rows = 0;
   int32_t decode_rows = 0;
   int32_t sampled_rows = 0;
