@@ -37,7 +37,7 @@ class Automaton {
 class AutomatonCompiler {
  public:
   virtual ~AutomatonCompiler() = default;
-  /// `gbnf` has a rule `root`. Thread-safe.
+  /// `gbnf` starts at its rule `v_root`. Thread-safe.
   virtual Result<std::shared_ptr<const Automaton>> compile(const std::string& gbnf) const = 0;
 
   static bool is_built();

@@ -1,6 +1,7 @@
 #include "grammar/char_set.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace vernier {
 namespace {
@@ -62,6 +63,19 @@ CharSet CharSet::operator&(const CharSet& other) const {
 
 bool CharSet::contains(char32_t c) const {
   return std::ranges::any_of(ranges_, [&](CharRange range) { return range.first <= c && c <= range.last; });
+}
+
+std::vector<char32_t> code_points(std::string_view text) {
+  std::vector<char32_t> out;
+  for (size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<uint8_t>(text[i]);
+    const size_t bytes = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+    char32_t c = bytes == 1 ? lead : lead & (0xFF >> (bytes + 1));
+    for (size_t k = 1; k < bytes && i + k < text.size(); ++k) c = (c << 6) | (static_cast<uint8_t>(text[i + k]) & 0x3F);
+    out.push_back(c);
+    i += bytes;
+  }
+  return out;
 }
 
 }  // namespace vernier

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <string>
+#include <string_view>
 #include <vector>
 
 namespace vernier {
@@ -30,5 +30,8 @@ class CharSet {
  private:
   std::vector<CharRange> ranges_;
 };
+
+/// The characters of a text that is UTF-8.
+std::vector<char32_t> code_points(std::string_view text);
 
 }  // namespace vernier

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 namespace vernier {
 namespace {
@@ -117,7 +118,7 @@ std::string gbnf_pattern(const PatternNode& node, TextContext context) {
 }
 
 std::string GbnfWriter::reserve() {
-  return fmt::format("r{}", rules_++);
+  return fmt::format("v_{}", rules_++);
 }
 
 void GbnfWriter::define(const std::string& name, std::string_view body) {
@@ -136,6 +137,28 @@ std::string GbnfWriter::rule(std::string_view body) {
 std::string GbnfWriter::token(int32_t id) {
   if (std::ranges::find(named_, id) == named_.end()) named_.push_back(id);
   return fmt::format("Token({})", id);
+}
+
+std::string GbnfWriter::text_up_to(std::string_view marker) {
+  const std::vector<char32_t> wanted = code_points(marker);
+  std::vector<std::string> states;  // by how much of the marker has been read
+  for (size_t k = 0; k < wanted.size(); ++k) states.push_back(reserve());
+  const std::set<char32_t> alphabet(wanted.begin(), wanted.end());
+  for (size_t k = 0; k < wanted.size(); ++k) {
+    CharSet others = CharSet::all();
+    std::string body;
+    for (char32_t c : alphabet) {
+      std::vector<char32_t> read(wanted.begin(), wanted.begin() + static_cast<std::ptrdiff_t>(k));
+      read.push_back(c);
+      while (!std::equal(read.begin(), read.end(), wanted.begin())) read.erase(read.begin());
+      if (read.empty()) continue;
+      const CharSet one = CharSet::of({{c, c}});
+      others = others & one.complement();
+      body += class_of(one) + (read.size() == wanted.size() ? "" : " " + states[read.size()]) + " | ";
+    }
+    define(states[k], body + class_of(others) + " " + states[0]);
+  }
+  return states[0];
 }
 
 std::string GbnfWriter::space() {
@@ -186,7 +209,7 @@ Result<std::string> GbnfWriter::finish(std::string_view body) const {
   if (rules_ > most_rules_) {
     return invalid_argument("the grammar has {} rules, at most {} are taken; simplify it", rules_, most_rules_);
   }
-  return fmt::format("root ::= {}\n{}", body, text_);
+  return fmt::format("v_root ::= {}\n{}", body, text_);
 }
 
 }  // namespace vernier

@@ -19,6 +19,8 @@ class GbnfWriter {
  public:
   explicit GbnfWriter(size_t most_rules) : most_rules_(most_rules) {}
 
+  /// Rules that a caller wrote.
+  void add_text(std::string_view rules) { text_ += std::string(rules) + "\n"; }
   /// A name for a rule that is written later.
   std::string reserve();
   void define(const std::string& name, std::string_view body);
@@ -26,7 +28,11 @@ class GbnfWriter {
   std::string rule(std::string_view body);
   /// A single token, by id.
   std::string token(int32_t id);
+  size_t rules() const { return rules_; }
   const std::vector<int32_t>& named() const { return named_; }
+
+  /// Any text up to the first `marker`, with it, in whole characters: no marker token is in it.
+  std::string text_up_to(std::string_view marker);
 
   /// JSON's space between tokens: at most eight characters, so that no answer is endless space.
   std::string space();
@@ -41,7 +47,7 @@ class GbnfWriter {
   std::string string_char();
   std::string string_of_length(size_t least, size_t most);
 
-  /// The rules with `body` as `root`; an error where they are more than allowed.
+  /// The rules, with `body` as the first, `v_root`; an error where they are more than allowed.
   Result<std::string> finish(std::string_view body) const;
 
  private:

@@ -28,16 +28,18 @@ enum class ToolChoice : uint8_t {
 };
 
 struct GrammarFunction {
-  std::string name;
-  std::string parameters;  ///< JSON schema of the arguments object; empty: no arguments
+  std::string name = {};
+  std::string parameters = {};  ///< JSON schema of the arguments object; empty: no arguments
   bool strict = true;  ///< false: under kAuto the arguments are any JSON object, else the schema is enforced as well
+  bool operator==(const GrammarFunction&) const = default;
 };
 
 struct ToolCalls {
-  std::vector<GrammarFunction> functions;
+  std::vector<GrammarFunction> functions = {};
   ToolChoice choice = ToolChoice::kAuto;
-  std::string named;     ///< under kNamed
-  bool parallel = true;  ///< false: at most one call
+  std::string named = {};  ///< under kNamed
+  bool parallel = true;    ///< false: at most one call
+  bool operator==(const ToolCalls&) const = default;
 };
 
 /// What an answer must look like. Plain data: equal specs compile to one cached grammar.

@@ -14,7 +14,7 @@ struct GrammarLimits;
 
 /// What is handed to the matching library.
 struct GrammarText {
-  std::string gbnf;            ///< its rule `root` is the whole answer, reasoning and markers included
+  std::string gbnf;            ///< its rule `v_root` is the whole answer, reasoning and markers included
   std::vector<int32_t> named;  ///< the marker and end tokens that it spells by id
 };
 

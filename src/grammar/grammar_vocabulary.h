@@ -18,12 +18,12 @@ class AutomatonCompiler;
 /// What the grammar room must know of a tokenizer and a model's head.
 struct GrammarVocabularyParts {
   /// token_bytes[id]: the bytes that the id adds to an answer; empty for an id that does not exist.
-  std::vector<std::string> token_bytes;
+  std::vector<std::string> token_bytes = {};
   /// Control and marker tokens (`<|im_end|>`, `<tool_call>`, ...). Never part of a text: allowed only where a grammar
   /// names them, whatever their bytes spell.
-  std::vector<int32_t> marker_ids;
+  std::vector<int32_t> marker_ids = {};
   /// The tokens that end an answer. Allowed exactly where the grammar may end.
-  std::vector<int32_t> end_ids;
+  std::vector<int32_t> end_ids = {};
   /// Columns of the model's head; ids from token_bytes.size() on are never allowed.
   int64_t logits = 0;
 };

@@ -9,7 +9,7 @@ namespace vernier {
 
 /// The bounds of a number in a schema, as decimal texts; no `e` form is lost to rounding.
 struct NumberBounds {
-  std::optional<std::string> minimum, maximum, exclusive_minimum, exclusive_maximum;
+  std::optional<std::string> minimum = {}, maximum = {}, exclusive_minimum = {}, exclusive_maximum = {};
   bool any() const { return minimum || maximum || exclusive_minimum || exclusive_maximum; }
 };
 

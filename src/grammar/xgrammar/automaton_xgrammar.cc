@@ -110,7 +110,7 @@ class XGrammarCompiler final : public AutomatonCompiler {
   Result<std::shared_ptr<const Automaton>> compile(const std::string& gbnf) const override {
     return guarded(ErrorCode::kInvalidArgument, [&]() -> std::shared_ptr<const Automaton> {
       xgrammar::GrammarCompiler compiler = compiler_;  // a handle; its calls are not const
-      return std::make_shared<XGrammarAutomaton>(compiler.CompileGrammar(xgrammar::Grammar::FromEBNF(gbnf)));
+      return std::make_shared<XGrammarAutomaton>(compiler.CompileGrammar(xgrammar::Grammar::FromEBNF(gbnf, "v_root")));
     });
   }
 
