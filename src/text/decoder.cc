@@ -81,6 +81,19 @@ void DecoderStream::push(std::string_view token, std::string& out) {
   step(0, std::string(token), out);
 }
 
+void DecoderStream::settle(std::string& out) {
+  for (size_t i = 0; i < decoder_.size(); ++i) {
+    if (states_[i].collects) return;  // acts on the text as a whole
+    if (decoder_[i].kind == DecoderKind::kByteLevel) decode_bytes(i, out, true);
+    if (decoder_[i].kind == DecoderKind::kByteFallback) flush_byte_run(i, out);
+    if (states_[i].fused && decoder_[i].kind == DecoderKind::kStrip) {
+      // Only what ends the whole text is stripped.
+      std::string held = std::exchange(states_[i].held, {});
+      if (!held.empty()) step(i + 1, std::move(held), out);
+    }
+  }
+}
+
 void DecoderStream::finish(std::string& out) {
   for (size_t i = 0; i < decoder_.size(); ++i) end_step(i, out);
 }

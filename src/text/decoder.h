@@ -40,6 +40,8 @@ class DecoderStream {
  public:
   explicit DecoderStream(const TokenDecoder& decoder);
   void push(std::string_view token, std::string& out);
+  /// Gives out what waits for the rest of a character or of a run of bytes: what comes next is no part of it.
+  void settle(std::string& out);
   void finish(std::string& out);
 
  private:

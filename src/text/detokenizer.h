@@ -26,6 +26,10 @@ class Detokenizer {
     return out;
   }
 
+  /// Appends what was held back only because the next token might be a part of it: the next one is a marker, which is
+  /// no part of the text. Later text goes on as if the marker had left none.
+  void settle(std::string& out) { stream_.settle(out); }
+
   /// Appends what was held back. No push may follow.
   void finish(std::string& out) { stream_.finish(out); }
   std::string finish() {

@@ -51,5 +51,7 @@ Result<HarmonyPrompt> render_harmony(const HarmonyInput& input);
 
 /// A JSON schema in the notation of the functions of a prompt: string, number[], "a" | "b".
 std::string harmony_type(const nlohmann::ordered_json& schema);
+/// The section of the developer message that declares the tools of a request.
+std::string harmony_functions(const nlohmann::ordered_json& tools);
 
 }  // namespace vernier

@@ -52,6 +52,8 @@ struct OutputParserOptions {
   bool reasoning = true;                ///< split reasoning off; else its markers stay text
   bool prompt_opens_reasoning = false;  ///< the prompt ended inside <think>
   bool parallel_calls = true;           ///< false: the answer ends with its first whole call
+  /// Markers that the tokenizer has no token for: looked for in the text. OutputReader fills it in.
+  std::vector<std::string> text_markers;
 };
 
 enum class OutputEnd {
@@ -81,10 +83,8 @@ class OutputParser {
 
   /// Whether the parser stands in reasoning: tokens pushed now count as reasoning tokens.
   virtual bool in_reasoning() const = 0;
-  /// At least one call is whole and none was broken off: the finish reason is tool_calls, unless the limit cut one.
+  /// At least one call is whole and none broke after it was given out.
   virtual bool has_calls() const = 0;
-  /// A call was begun and is not whole: with kLimit the finish reason is length.
-  virtual bool in_call() const = 0;
   /// Nothing that could follow belongs to the answer (parallel_calls = false); generation may end here.
   virtual bool is_complete() const = 0;
 };

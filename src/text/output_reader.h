@@ -35,25 +35,25 @@ class OutputReader {
   const std::string& found_stop() const { return found_stop_; }
   /// Ids pushed while the model was reasoning, the markers around it included.
   size_t reasoning_tokens() const { return reasoning_tokens_; }
-  /// After finish(): the finish reason is tool_calls.
-  bool finishes_with_calls() const { return parser_->has_calls() && !cut_call_; }
+  /// After finish(): the finish reason is tool_calls. Never after kLimit, where it is length.
+  bool finishes_with_calls() const { return parser_->has_calls() && end_ == OutputEnd::kStop; }
 
  private:
   OutputReader(const Tokenizer& tokenizer, const OutputReaderOptions& options, StopMatcher stops);
   bool take(std::vector<OutputDelta>& out);
 
-  const Tokenizer* tokenizer_;
   Detokenizer detokenizer_;
   std::unique_ptr<OutputParser> parser_;
   std::vector<std::pair<TokenId, std::string>> markers_;
   StopMatcher fresh_stops_;
   StopMatcher stops_;
   std::vector<OutputDelta> parsed_;
+  std::string text_;
   std::string found_stop_;
   size_t reasoning_tokens_ = 0;
-  bool skip_special_ = true;
   bool has_stops_ = false;
-  bool cut_call_ = false;
+  bool is_over_ = false;
+  OutputEnd end_ = OutputEnd::kStop;
 };
 
 }  // namespace vernier

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "text/byte_alphabet.h"
 #include "text/detokenizer.h"
 #include "text/utf8.h"
 
@@ -53,16 +54,43 @@ bool is_marker(const AddedToken& token) {
 
 }  // namespace
 
-Tokenizer::Tokenizer(TokenizerParts parts) : parts_(std::make_unique<const TokenizerParts>(std::move(parts))) {
-  added_ = AddedTokens(parts_->added, parts_->normalizers);
+Tokenizer::Tokenizer(TokenizerParts parts)
+    : Tokenizer(std::make_shared<const TokenizerParts>(std::move(parts)), {}, {}) {}
+
+Tokenizer::Tokenizer(std::shared_ptr<const TokenizerParts> parts, std::vector<AddedToken> added,
+                     std::vector<std::string> extra)
+    : parts_(std::move(parts)), extra_(std::move(extra)) {
   size_ = parts_->vocabulary->size();
-  for (const AddedToken& token : added_.all()) size_ = std::max(size_, static_cast<size_t>(token.id) + 1);
+  for (const AddedToken& token : parts_->added) size_ = std::max(size_, static_cast<size_t>(token.id) + 1);
+  extra_begin_ = size_;
+  size_ += extra_.size();
+  added.insert(added.begin(), parts_->added.begin(), parts_->added.end());
+  added_ = AddedTokens(std::move(added), parts_->normalizers);
   barred_.resize(size_);
   for (const AddedToken& token : added_.all()) {
     if (is_marker(token)) barred_[static_cast<size_t>(token.id)] = true;
     if (token.special) special_texts_.push_back(token.text);
   }
   std::sort(special_texts_.begin(), special_texts_.end());
+}
+
+Result<Tokenizer> Tokenizer::extended(std::span<const ExtraToken> tokens) const {
+  if (parts_->decoder.size() != 1 || parts_->decoder.front().kind != DecoderKind::kByteLevel || !extra_.empty()) {
+    return unsupported("tokens of any bytes need a tokenizer whose decoder is ByteLevel alone, and that has none yet");
+  }
+  std::vector<AddedToken> added;
+  std::vector<std::string> extra;
+  for (const ExtraToken& token : tokens) {
+    if (token.control) {
+      AddedToken control;
+      control.id = static_cast<TokenId>(size_ + extra.size());
+      control.text = token.bytes;
+      control.special = true;
+      added.push_back(std::move(control));
+    }
+    extra.push_back(token.control ? token.bytes : byte_alphabet::spell(token.bytes));
+  }
+  return Tokenizer(parts_, std::move(added), std::move(extra));
 }
 
 Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
@@ -110,7 +138,8 @@ std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) c
 std::optional<std::string_view> Tokenizer::token_text(TokenId id) const {
   if (const AddedToken* token = added_.find(id)) return token->text;
   if (parts_->vocabulary->has(id)) return parts_->vocabulary->text(id);
-  return std::nullopt;
+  size_t extra = static_cast<size_t>(id) - extra_begin_;  // wraps around for any other id
+  return extra < extra_.size() ? std::optional<std::string_view>(extra_[extra]) : std::nullopt;
 }
 
 std::optional<std::string_view> Tokenizer::decoded_text(TokenId id) const {

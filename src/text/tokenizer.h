@@ -25,6 +25,12 @@ struct EncodeOptions {
   std::span<const ByteRange> caller_ranges = {};
 };
 
+/// A token that a tokenizer is extended by.
+struct ExtraToken {
+  std::string bytes;
+  bool control = false;  ///< matched in text, as added tokens are, and hidden on request; else known to decoding alone
+};
+
 /// The parts of a tokenizer, from whichever file.
 struct TokenizerParts {
   std::shared_ptr<const Vocabulary> vocabulary;
@@ -44,6 +50,12 @@ class Tokenizer {
   static Result<Tokenizer> from_json(std::string_view bytes);
   static Result<Tokenizer> from_gguf(const GgufVocabulary& vocabulary);
   explicit Tokenizer(TokenizerParts parts);
+  Tokenizer(Tokenizer&&) = default;
+  Tokenizer& operator=(Tokenizer&&) = default;
+
+  /// This tokenizer with further tokens behind its last, in order. Their bytes need not be whole characters, so it
+  /// refuses a tokenizer whose tokens do not stand for bytes (a decoder other than ByteLevel).
+  Result<Tokenizer> extended(std::span<const ExtraToken> tokens) const;
 
   /// Text that is not valid UTF-8 is taken with U+FFFD for each maximal bad part. Refuses text above 1 GiB.
   Result<std::vector<TokenId>> encode(std::string_view text, const EncodeOptions& options = {}) const;
@@ -67,11 +79,14 @@ class Tokenizer {
   const TokenDecoder& decoder() const { return parts_->decoder; }
 
  private:
+  Tokenizer(std::shared_ptr<const TokenizerParts> parts, std::vector<AddedToken> added, std::vector<std::string> extra);
   void encode_normalised(SplitText stretch, std::vector<TokenId>& out) const;
 
-  std::unique_ptr<const TokenizerParts> parts_;
+  std::shared_ptr<const TokenizerParts> parts_;
   AddedTokens added_;
-  std::vector<bool> barred_;                     // ids that a caller's text must not become, even by merging
+  std::vector<std::string> extra_;  // as the decoder takes them; they stand behind the vocabulary and the added tokens
+  size_t extra_begin_ = 0;          // id of the first
+  std::vector<bool> barred_;        // ids that a caller's text must not become, even by merging
   std::vector<std::string_view> special_texts_;  // sorted
   size_t size_ = 0;
 };
