@@ -26,7 +26,7 @@ class Cases(unittest.TestCase):
         for folder in ("src", "app"):
             for path in (ROOT / folder).rglob("*"):
                 if path.suffix in (".cc", ".h"):
-                    self.assertNotRegex(path.read_text(), r"https?://(?!127\.0\.0\.1|localhost|\[::1\]|[\w.]*\bexample\b)|www\.", path)
+                    self.assertNotRegex(path.read_text(), r"https?://(?=[\w\[])(?!127\.0\.0\.1|localhost|\[::1\]|[\w.]*\bexample\b)|www\.", path)
 
 
 if __name__ == "__main__":
