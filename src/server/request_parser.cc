@@ -110,7 +110,7 @@ void RequestParser::read_head() {
   expects_continue_ = !http10_ && equal_ignoring_case(request_.headers.get("Expect"), "100-continue");
 }
 
-// "/path?query", "http://host/path?query" or "*" to the path and the query.
+// "/path?query", "http://server.example/path?query" or "*" to the path and the query.
 void RequestParser::read_target() {
   std::string target(view(parser_->beast.get().target()));
   size_t scheme = target.find("://");
