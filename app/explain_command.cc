@@ -27,8 +27,9 @@ Result<std::vector<Line>> explain(const LoadedModel& model, const ExplainFlags& 
   for (const DecoderPart& part : model.decoder().parts()) {
     if (flags.layer >= 0 && part.layer != flags.layer) continue;
     if (part.matrix != nullptr) {
-      lines.push_back({part.layer, part.op, part.weights, model.backend().explain_linear(*part.matrix, flags.rows),
-                       part.matrix->info().scale_origin});
+      for (Choice& choice : model.backend().explain_linear(*part.matrix, flags.rows)) {
+        lines.push_back({part.layer, part.op, part.weights, std::move(choice), part.matrix->info().scale_origin});
+      }
     } else {
       const CacheSpec& cache = caches[static_cast<size_t>(part.layer)];
       lines.push_back(

@@ -65,8 +65,9 @@ class Backend {
   /// Ops over that cache, for steps of at most `max_rows` rows. The store outlives it.
   virtual Result<std::unique_ptr<Ops>> make_ops(KvStore& kv, int64_t max_rows) = 0;
 
-  /// Which kernel multiplies by this matrix for steps of `batch_rows` rows, and why not another.
-  virtual Choice explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const = 0;
+  /// Which kernel multiplies by this matrix for steps of `batch_rows` rows, and why not another: one choice for each
+  /// codec of its rows.
+  virtual std::vector<Choice> explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const = 0;
   virtual Choice explain_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) const = 0;
 
   /// The device's ceilings, measured over `buffer_bytes` of memory. Refused by a backend that is not there to be fast.

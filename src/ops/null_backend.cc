@@ -183,8 +183,8 @@ Result<std::unique_ptr<Ops>> NullBackend::make_ops(KvStore&, int64_t max_rows) {
   return std::unique_ptr<Ops>(std::make_unique<NullOps>(max_rows));
 }
 
-Choice NullBackend::explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const {
-  return only_choice(linear_problem(matrix, batch_rows), "none", matrix.info().layout);
+std::vector<Choice> NullBackend::explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const {
+  return {only_choice(linear_problem(matrix, batch_rows), "none", matrix.info().layout)};
 }
 
 Choice NullBackend::explain_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) const {

@@ -59,7 +59,7 @@ class NullBackend final : public Backend {
   Result<std::shared_ptr<const PackedVector>> upload(std::span<const float> values) override;
   Result<std::unique_ptr<KvStore>> make_kv(const KvLayout& layout) override;
   Result<std::unique_ptr<Ops>> make_ops(KvStore& kv, int64_t max_rows) override;
-  Choice explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const override;
+  std::vector<Choice> explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const override;
   Choice explain_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) const override;
 
   /// Stored bytes of everything packed and uploaded so far.

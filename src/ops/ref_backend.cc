@@ -75,8 +75,8 @@ Result<std::unique_ptr<Ops>> RefBackend::make_ops(KvStore& kv, int64_t max_rows)
   return std::unique_ptr<Ops>(std::make_unique<RefOps>(*store, max_rows));
 }
 
-Choice RefBackend::explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const {
-  return only_choice(linear_problem(matrix, batch_rows), "ref_float64", matrix.info().layout);
+std::vector<Choice> RefBackend::explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const {
+  return {only_choice(linear_problem(matrix, batch_rows), "ref_float64", matrix.info().layout)};
 }
 
 Choice RefBackend::explain_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) const {

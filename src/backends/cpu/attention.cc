@@ -11,11 +11,17 @@ namespace {
 /// A sequence with at least this many rows in a step is run tile by tile: its rows share each key that is loaded.
 constexpr int32_t kTileRows = 4;
 constexpr int kPrepareRows = 8;  // of one chunk
+/// Fewer queries than this share the cost of reading a tile's keys too thinly to give other threads work.
+constexpr int32_t kLeastTileQueries = 16;
 /// Multiplications of one row, below which handing work to another thread costs more than it gains (about 1 us).
 constexpr int64_t kAloneProducts = 12'000;
 
 int32_t first_visible(const AttnSpec& spec, int32_t position) {
   return spec.window ? std::max(0, position - *spec.window + 1) : 0;
+}
+
+int32_t ceil_div(int32_t a, int32_t b) {
+  return (a + b - 1) / b;
 }
 
 bool runs_in_tiles(int64_t rows) {
@@ -180,6 +186,10 @@ void Attention::cut_tiles(const AttnSpec& spec, int32_t sequence, const Sequence
   int32_t group = spec.heads / spec.kv_heads;
   int32_t heads = std::min(group, kTileQueries);
   int32_t step = kTileQueries / heads;
+  // A small chunk over few KV heads would leave threads idle: lower tiles for as many of them as there are.
+  const auto sequences = static_cast<int32_t>(step_->sequences.size());
+  const int32_t wanted = ceil_div(pool_.threads(), spec.kv_heads * ceil_div(group, heads) * sequences);
+  step = std::min(step, std::max(ceil_div(kLeastTileQueries, heads), ceil_div(rows.rows, wanted)));
   // The last rows see most keys: they go first, so that no thread is left alone with them.
   for (int32_t end = rows.rows; end > 0; end -= step) {
     int32_t first = std::max(0, end - step);

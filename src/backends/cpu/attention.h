@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "backends/cpu/aligned_buffer.h"
 #include "backends/cpu/cpu_kv.h"
-#include "backends/cpu/float_buffer.h"
 #include "backends/cpu/kernels/attend.h"
 #include "backends/cpu/rope_rows.h"
 #include "base/thread_pool.h"

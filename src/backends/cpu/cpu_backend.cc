@@ -34,7 +34,7 @@ Features CpuBackend::features() const {
 
 Result<std::shared_ptr<const PackedMatrix>> CpuBackend::pack(std::span<const QTensor> segments, PackUse use) {
   TRY_STATUS(check_segments(segments));
-  TRY_BIND(std::shared_ptr<const CpuMatrix> matrix, pack_matrix(segments, use, isa_, numerics_, pool_));
+  TRY_BIND(std::shared_ptr<const CpuMatrix> matrix, pack_matrix(segments, use, isa_, numerics_, pool_, &arena_));
   return std::shared_ptr<const PackedMatrix>(std::move(matrix));
 }
 
@@ -54,10 +54,10 @@ Result<std::unique_ptr<Ops>> CpuBackend::make_ops(KvStore& kv, int64_t max_rows)
   return std::unique_ptr<Ops>(std::make_unique<CpuOps>(isa_, pool_, *store, max_rows));
 }
 
-Choice CpuBackend::explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const {
+std::vector<Choice> CpuBackend::explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const {
   const auto* ours = dynamic_cast<const CpuMatrix*>(&matrix);
   CHECK(ours != nullptr, "the matrix belongs to another backend");
-  return vernier::explain_linear(*ours, batch_rows).front();
+  return vernier::explain_linear(*ours, batch_rows);
 }
 
 Choice CpuBackend::explain_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) const {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "backends/cpu/cpu_isa.h"
+#include "backends/cpu/packed_bytes.h"
 #include "base/thread_pool.h"
 #include "ops/backend.h"
 
@@ -27,7 +28,7 @@ class CpuBackend final : public Backend {
   Result<std::shared_ptr<const PackedVector>> upload(std::span<const float> values) override;
   Result<std::unique_ptr<KvStore>> make_kv(const KvLayout& layout) override;
   Result<std::unique_ptr<Ops>> make_ops(KvStore& kv, int64_t max_rows) override;
-  Choice explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const override;
+  std::vector<Choice> explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const override;
   Choice explain_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) const override;
   Result<MachineLimits> measure_limits(int64_t buffer_bytes) override;
 
@@ -40,6 +41,7 @@ class CpuBackend final : public Backend {
   ThreadPool pool_;
   Isa isa_;
   Numerics numerics_;
+  PackArena arena_;
 };
 
 }  // namespace vernier

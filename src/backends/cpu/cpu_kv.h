@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "backends/cpu/cpu_matrix.h"
 #include "backends/cpu/kv_view.h"
+#include "backends/cpu/packed_bytes.h"
 #include "ops/backend.h"
 
 namespace vernier {

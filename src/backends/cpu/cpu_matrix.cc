@@ -1,12 +1,7 @@
 #include "backends/cpu/cpu_matrix.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "backends/cpu/pack_panel.h"
@@ -15,8 +10,6 @@
 
 namespace vernier {
 namespace {
-
-constexpr size_t kHugePageBytes = size_t{2} << 20;
 
 /// One part of a fused weight and how it is to be stored. E4M3 and E5M2 with a scale for each row, or one for all, are
 /// numbers of f16 times a row's scale; other codecs without panels of their own are float32.
@@ -116,29 +109,6 @@ int64_t padding_bytes(const MatrixSegment& segment, int64_t cols) {
 
 }  // namespace
 
-Result<PackedBytes> PackedBytes::make(int64_t bytes, PageUse use) {
-  const auto wanted = static_cast<size_t>(bytes);
-  // Small matrices share no huge page with others: rounding those up would cost more than it gives.
-  const bool huge = use == PageUse::kFilledAtOnce && wanted >= kHugePageBytes;
-  const size_t unit = huge ? kHugePageBytes : static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  const size_t mapped = (wanted + unit - 1) / unit * unit;
-  void* data = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) {
-    return make_error(ErrorCode::kOutOfMemory, "no memory for a packed matrix of {} bytes: {}", mapped,
-                      std::strerror(errno));
-  }
-  // A hint: what the system does with it changes speed alone.
-  madvise(data, mapped, use == PageUse::kFilledAtOnce ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-  return PackedBytes(static_cast<uint8_t*>(data), mapped);
-}
-
-PackedBytes::PackedBytes(PackedBytes&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), mapped_bytes_(other.mapped_bytes_) {}
-
-PackedBytes::~PackedBytes() {
-  if (data_ != nullptr) munmap(data_, mapped_bytes_);
-}
-
 const LinearKernels& linear_kernels(Isa isa) {
 #if defined(__x86_64__)
   if (isa == Isa::kAvx512) return avx512::linear_kernels();
@@ -159,7 +129,7 @@ CpuMatrix::CpuMatrix(int64_t rows, int64_t cols, std::vector<MatrixSegment> segm
       numerics_(numerics) {}
 
 Result<std::shared_ptr<const CpuMatrix>> pack_matrix(std::span<const QTensor> parts, PackUse, Isa isa,
-                                                     Numerics numerics, ThreadPool& pool) {
+                                                     Numerics numerics, ThreadPool& pool, PackArena* arena) {
   CHECK(!parts.empty(), "a matrix of no parts");
   const int64_t cols = parts.front().cols();
   const int lanes = linear_kernels(isa).rows;
@@ -187,7 +157,8 @@ Result<std::shared_ptr<const CpuMatrix>> pack_matrix(std::span<const QTensor> pa
     append(info.scale_origin, part.origin());
     segments.push_back(std::move(segment));
   }
-  TRY_BIND(PackedBytes bytes, PackedBytes::make(info.bytes, PageUse::kFilledAtOnce));
+  TRY_BIND(PackedBytes bytes,
+           arena != nullptr ? arena->take(info.bytes) : PackedBytes::make(info.bytes, PageUse::kFilledAtOnce));
   uint8_t* to = bytes.data();
   std::vector<std::vector<float>> row_floats(static_cast<size_t>(pool.threads()));
   for (size_t i = 0; i < segments.size(); ++i) {

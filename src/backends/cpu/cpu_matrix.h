@@ -8,31 +8,11 @@
 
 #include "backends/cpu/cpu_isa.h"
 #include "backends/cpu/kernels/linear_kernels.h"
+#include "backends/cpu/packed_bytes.h"
 #include "base/thread_pool.h"
 #include "ops/backend.h"
 
 namespace vernier {
-
-/// How memory is backed: huge pages for what is filled whole and read whole; small ones for what fills up slowly, so
-/// that only what was written counts as resident.
-enum class PageUse : uint8_t { kFilledAtOnce, kFilledSlowly };
-
-/// Anonymous memory, zeroed, aligned to a page.
-class PackedBytes {
- public:
-  static Result<PackedBytes> make(int64_t bytes, PageUse use);
-  PackedBytes(PackedBytes&& other) noexcept;
-  PackedBytes& operator=(PackedBytes&&) = delete;
-  ~PackedBytes();
-
-  uint8_t* data() const { return data_; }
-
- private:
-  PackedBytes(uint8_t* data, size_t mapped_bytes) : data_(data), mapped_bytes_(mapped_bytes) {}
-
-  uint8_t* data_;
-  size_t mapped_bytes_;
-};
 
 /// Rows of a CpuMatrix that share a format: one part of a fused weight.
 struct MatrixSegment {
@@ -75,9 +55,10 @@ const LinearKernels& linear_kernels(Isa isa);
 
 /// Packs the rows of all parts, one below the other, each with its own format and scales. Exact: `decode_packed_row`
 /// gives the bits of QTensor::decode_row (but for the sign of a zero). Refuses no codec of the table: what has no
-/// panel format of its own is stored as float numbers. The caller lets go of the file's pages.
+/// panel format of its own is stored as float numbers. The caller lets go of the file's pages. Memory comes from
+/// `arena`, or is the matrix's own where that is null.
 Result<std::shared_ptr<const CpuMatrix>> pack_matrix(std::span<const QTensor> parts, PackUse use, Isa isa,
-                                                     Numerics numerics, ThreadPool& pool);
+                                                     Numerics numerics, ThreadPool& pool, PackArena* arena = nullptr);
 
 /// Row `row` as float32: `out` is [cols].
 void decode_packed_row(const CpuMatrix& matrix, int64_t row, float* out);

@@ -103,6 +103,7 @@ void CpuOps::begin(const StepView& step) {
   CHECK(live_ == 0, "{} activations of an earlier step still live", live_);
   CHECK(step.rows() <= max_rows_, "a step of {} rows, at most {} were asked for", step.rows(), max_rows_);
   step_ = step;
+  scratch_.begin_step();
   attention_.begin(step_);
 }
 

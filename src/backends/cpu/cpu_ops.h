@@ -3,9 +3,9 @@
 #include <memory>
 #include <vector>
 
+#include "backends/cpu/aligned_buffer.h"
 #include "backends/cpu/attention.h"
 #include "backends/cpu/cpu_kv.h"
-#include "backends/cpu/float_buffer.h"
 #include "backends/cpu/kernels/rows.h"
 #include "backends/cpu/linear.h"
 #include "base/thread_pool.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "backends/cpu/float_buffer.h"
+#include "backends/cpu/aligned_buffer.h"
 #include "base/check.h"
 #include "ops/weight.h"
 

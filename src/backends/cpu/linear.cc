@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backends/cpu/linear_kernel_choice.h"
 #include "base/check.h"
 
 namespace vernier {
 namespace {
 
-/// Bytes of packed weights in one chunk of a stream: enough that claiming it and the cold first lines cost little, few
-/// enough that the last chunk of a product keeps no thread waiting for long.
+/// Bytes of packed weights in one chunk of a stream: enough that claiming it costs little, few enough that the last
+/// chunk of a product keeps no thread waiting for long. A thread's chunks lie one behind the other, so it meets no cold
+/// lines.
 constexpr int64_t kLeastStreamBytes = 8 << 10;
-constexpr int64_t kMostStreamBytes = 64 << 10;
+constexpr int64_t kMostStreamBytes = 16 << 10;
 constexpr int64_t kStreamChunksOfThread = 8;
 /// Rows of activations that a chunk of a tiled product multiplies: unpacking is paid once for them.
 constexpr int64_t kTileRows = 128;
@@ -21,14 +21,10 @@ constexpr int64_t kTileBlocks = 24;
 /// Columns that are decoded to float32 at a time.
 constexpr int64_t kTileCols = 256;
 constexpr int64_t kMostStreamPanels = 64;
+/// Products of a step whose weights are fetched ahead.
+constexpr size_t kMostProducts = 4096;
 /// Columns past a row, so that rows of a power of two do not share cache sets.
 constexpr int64_t kRowGap = 64;
-
-template <class T>
-T* at_least(std::vector<T>& memory, int64_t count) {
-  if (memory.size() < static_cast<size_t>(count)) memory.resize(static_cast<size_t>(count));
-  return memory.data();
-}
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -47,14 +43,7 @@ struct Product {
   int64_t bf16_stride = 0;
 };
 
-/// What one segment needs.
-struct SegmentWork {
-  const MatrixSegment* segment;
-  LinearKernel kernel;
-  int64_t panels_each;  // of a chunk
-  int64_t row_chunks;
-  int64_t chunks;
-};
+using SegmentWork = LinearScratch::SegmentWork;
 
 /// Prepares one input row: prologue, padding, and int8 codes in the groups that the segments ask for.
 struct RowStage {
@@ -65,13 +54,13 @@ struct RowStage {
   bool group32;
   bool group16;
 
-  void run(int64_t t, std::vector<float>& row_memory) const {
+  void run(int64_t t, FloatBuffer& row_memory) const {
     const LinearInput& input = product.input;
     LinearScratch& scratch = product.scratch;
     const float* row = input.x + t * input.stride;
     const bool in_place = input.prologue.run == nullptr && padded_cols == input.cols;
     if (!in_place) {
-      float* copy = floats ? scratch.floats.data() + t * product.x_stride : at_least(row_memory, padded_cols);
+      float* copy = floats ? scratch.floats.data() + t * product.x_stride : row_memory.reserve(padded_cols);
       if (input.prologue.run != nullptr) {
         input.prologue.run(input.prologue.context, row, copy, input.cols);
       } else {
@@ -94,9 +83,9 @@ struct RowStage {
 void reserve(LinearScratch::IntStage& stage, int group, int64_t rows, int64_t padded_cols) {
   stage.codes_stride = padded_cols + kRowGap;
   stage.stride = padded_cols / group;
-  at_least(stage.codes, rows * stage.codes_stride);
-  at_least(stage.scale, rows * stage.stride);
-  at_least(stage.sum, rows * stage.stride);
+  stage.codes.reserve(rows * stage.codes_stride);
+  stage.scale.reserve(rows * stage.stride);
+  stage.sum.reserve(rows * stage.stride);
 }
 
 void stage_rows(Product& product) {
@@ -121,11 +110,11 @@ void stage_rows(Product& product) {
   product.x_stride = input.stride;
   if (stage.floats && !in_place) {
     product.x_stride = stage.padded_cols;
-    product.x = at_least(product.scratch.floats, input.rows * product.x_stride);
+    product.x = product.scratch.floats.reserve(input.rows * product.x_stride);
   }
   if (stage.bf16) {
     product.bf16_stride = stage.padded_cols + kRowGap;
-    at_least(product.scratch.bf16, input.rows * product.bf16_stride);
+    product.scratch.bf16.reserve(input.rows * product.bf16_stride);
   }
   if (stage.group32) reserve(product.scratch.group32, 32, input.rows, stage.padded_cols);
   if (stage.group16) reserve(product.scratch.group16, 16, input.rows, stage.padded_cols);
@@ -171,7 +160,7 @@ void stream_chunk(const Product& product, const SegmentWork& work, int64_t chunk
   const int64_t panels = std::min(work.panels_each, segment.panels - first);
   const int64_t width = panels * lanes;
   const uint8_t* data = segment.data + first * segment.layout.panel_bytes;
-  float* tile = at_least(part.out, work.panels_each * lanes * product.kernels.stream_tokens);
+  float* tile = part.out.reserve(work.panels_each * lanes * product.kernels.stream_tokens);
   for (int64_t t = 0; t < product.input.rows;) {
     const int64_t left = product.input.rows - t;
     int tokens = product.kernels.stream_tokens;
@@ -199,15 +188,15 @@ void int_tile_chunk(const Product& product, const MatrixSegment& segment, int64_
   job.panel_count = panels;
   job.codes_stride = blocks_each * 32 * lanes;
   job.scale_stride = blocks_each * groups_of_block * lanes;
-  uint8_t* codes = at_least(part.codes, panels * job.codes_stride);
-  float* scale = at_least(part.scale, panels * job.scale_stride);
-  float* minimum = at_least(part.minimum, panels * job.scale_stride);
+  uint8_t* codes = part.codes.reserve(panels * job.codes_stride);
+  float* scale = part.scale.reserve(panels * job.scale_stride);
+  float* minimum = part.minimum.reserve(panels * job.scale_stride);
   job.codes = codes;
   job.scale = scale;
   job.minimum = minimum;
   job.tokens = tokens;
   job.out_stride = panels * lanes;
-  job.out = at_least(part.out, kTileRows * job.out_stride);
+  job.out = part.out.reserve(kTileRows * job.out_stride);
   for (int64_t begin = 0; begin < layout.blocks; begin += blocks_each) {
     const int64_t end = std::min(layout.blocks, begin + blocks_each);
     for (int p = 0; p < panels; ++p) {
@@ -233,12 +222,12 @@ void float_tile_chunk(const Product& product, const MatrixSegment& segment, int6
   FloatTileJob job;
   job.panel_count = panels;
   job.weights_stride = kTileCols * lanes;
-  float* weights = at_least(part.weights, panels * job.weights_stride);
+  float* weights = part.weights.reserve(panels * job.weights_stride);
   job.weights = weights;
   job.x_stride = product.x_stride;
   job.tokens = tokens;
   job.out_stride = panels * lanes;
-  job.out = at_least(part.out, kTileRows * job.out_stride);
+  job.out = part.out.reserve(kTileRows * job.out_stride);
   for (int64_t begin = 0; begin < layout.cols; begin += kTileCols) {
     const int64_t end = std::min(layout.cols, begin + kTileCols);
     for (int p = 0; p < panels; ++p) {
@@ -257,7 +246,7 @@ void bf16_tile_chunk(const Product& product, const MatrixSegment& segment, int64
                      int64_t first_row, int64_t tokens, LinearScratch::ThreadPart& part) {
   const PanelLayout& layout = segment.layout;
   const int64_t width = panels * layout.rows;
-  float* tile = at_least(part.out, kTileRows * width);
+  float* tile = part.out.reserve(kTileRows * width);
   product.kernels.bf16_tile({segment.data + first_panel * layout.panel_bytes, layout.panel_bytes, panels, layout.cols,
                              product.scratch.bf16.data() + first_row * product.bf16_stride, product.bf16_stride, tokens,
                              tile, width});
@@ -283,33 +272,72 @@ void tile_chunk(const Product& product, const SegmentWork& work, int64_t chunk, 
   }
 }
 
-SegmentWork plan_segment(const Product& product, const MatrixSegment& segment) {
-  const int64_t rows = product.input.rows;
-  SegmentWork work{&segment, choose_linear(product.matrix, segment, rows, nullptr), 0, 1, 0};
-  if (work.kernel == LinearKernel::kIntStream || work.kernel == LinearKernel::kDenseStream) {
-    const int64_t share =
-        segment.panels * segment.layout.panel_bytes / (product.pool.threads() * kStreamChunksOfThread);
+bool is_stream(LinearKernel kernel) {
+  return kernel == LinearKernel::kIntStream || kernel == LinearKernel::kDenseStream;
+}
+
+SegmentWork plan_segment(int threads, const CpuMatrix& matrix, const MatrixSegment& segment, int64_t rows) {
+  SegmentWork work{&segment, choose_linear(matrix, segment, rows, nullptr), 0, 1, 0};
+  if (is_stream(work.kernel)) {
+    const int64_t share = segment.panels * segment.layout.panel_bytes / (threads * kStreamChunksOfThread);
     const int64_t bytes = std::clamp(share, kLeastStreamBytes, kMostStreamBytes);
     work.panels_each = std::clamp<int64_t>(bytes / segment.layout.panel_bytes, 1, kMostStreamPanels);
   } else {
-    work.panels_each = product.kernels.tile_panels;
+    work.panels_each = matrix.kernels().tile_panels;
     // Few rows: more panels a chunk, so that a chunk stays worth claiming.
-    while (work.panels_each < 8 && work.panels_each * rows * product.matrix.cols() < 65536) work.panels_each *= 2;
+    while (work.panels_each < 8 && work.panels_each * rows * matrix.cols() < 65536) work.panels_each *= 2;
     work.row_chunks = ceil_div(rows, kTileRows);
   }
   work.chunks = ceil_div(segment.panels, work.panels_each) * work.row_chunks;
   return work;
 }
 
+/// Plans every segment; returns the chunks of all.
+int64_t plan(int threads, const CpuMatrix& matrix, int64_t rows, std::vector<SegmentWork>& work) {
+  work.clear();
+  int64_t chunks = 0;
+  for (const MatrixSegment& segment : matrix.segments()) {
+    work.push_back(plan_segment(threads, matrix, segment, rows));
+    chunks += work.back().chunks;
+  }
+  return chunks;
+}
+
 void run_chunk(const Product& product, int64_t chunk, LinearScratch::ThreadPart& part) {
-  for (const MatrixSegment& segment : product.matrix.segments()) {
-    const SegmentWork work = plan_segment(product, segment);
+  for (const SegmentWork& work : product.scratch.work) {
     if (chunk >= work.chunks) {
       chunk -= work.chunks;
       continue;
     }
-    const bool stream = work.kernel == LinearKernel::kIntStream || work.kernel == LinearKernel::kDenseStream;
-    return stream ? stream_chunk(product, work, chunk, part) : tile_chunk(product, work, chunk, part);
+    return is_stream(work.kernel) ? stream_chunk(product, work, chunk, part) : tile_chunk(product, work, chunk, part);
+  }
+}
+
+/// Where the weights of a chunk start, if they come as a stream.
+const uint8_t* stream_start(std::span<const SegmentWork> all, int64_t chunk) {
+  for (const SegmentWork& work : all) {
+    if (chunk >= work.chunks) {
+      chunk -= work.chunks;
+      continue;
+    }
+    if (!is_stream(work.kernel)) return nullptr;
+    return work.segment->data + chunk * work.panels_each * work.segment->layout.panel_bytes;
+  }
+  return nullptr;
+}
+
+/// Notes where each thread's part of this product starts, and tells it where the next product's did in the last step:
+/// the same matrix, as a rule. Only speed hangs on it, and nothing is read there.
+void announce(ThreadPool& pool, LinearScratch& scratch, int64_t chunks) {
+  if (scratch.products == kMostProducts) return;
+  std::vector<const uint8_t*>& starts = scratch.starts;
+  const auto threads = static_cast<size_t>(pool.threads());
+  const size_t at = scratch.products++ * threads;
+  if (at == starts.size()) starts.resize(at + threads);
+  const size_t next = (at + threads) % starts.size();
+  for (size_t thread = 0; thread < threads; ++thread) {
+    starts[at + thread] = stream_start(scratch.work, pool.first_chunk(chunks, static_cast<int>(thread)));
+    pool.read_ahead(static_cast<int>(thread), starts[next + thread]);
   }
 }
 
@@ -326,12 +354,12 @@ void grow_threads(LinearScratch& scratch, const CpuMatrix& matrix) {
   int64_t padded_cols = matrix.cols();
   for (const MatrixSegment& segment : matrix.segments()) padded_cols = std::max(padded_cols, segment.layout.cols);
   for (LinearScratch::ThreadPart& part : scratch.threads) {
-    at_least(part.codes, width * kTileBlocks * 32);
-    at_least(part.scale, width * kTileBlocks * 2);
-    at_least(part.minimum, width * kTileBlocks * 2);
-    at_least(part.weights, width * kTileCols);
-    at_least(part.out, std::max(width * kTileRows, kMostStreamPanels * lanes * kernels.stream_tokens));
-    at_least(part.row, padded_cols);
+    part.codes.reserve(width * kTileBlocks * 32);
+    part.scale.reserve(width * kTileBlocks * 2);
+    part.minimum.reserve(width * kTileBlocks * 2);
+    part.weights.reserve(width * kTileCols);
+    part.out.reserve(std::max(width * kTileRows, kMostStreamPanels * lanes * kernels.stream_tokens));
+    part.row.reserve(padded_cols);
   }
 }
 
@@ -348,8 +376,8 @@ void linear(ThreadPool& pool, LinearScratch& scratch, const CpuMatrix& matrix, c
   Product product{pool, scratch, matrix, input, output, matrix.kernels()};
   grow_threads(scratch, matrix);
   stage_rows(product);
-  int64_t chunks = 0;
-  for (const MatrixSegment& segment : matrix.segments()) chunks += plan_segment(product, segment).chunks;
+  const int64_t chunks = plan(pool.threads(), matrix, input.rows, scratch.work);
+  announce(pool, scratch, chunks);
   pool.parallel_for(static_cast<int>(chunks), [&](int chunk, int thread) {
     run_chunk(product, chunk, scratch.threads[static_cast<size_t>(thread)]);
   });
@@ -368,16 +396,6 @@ void embed_rows(ThreadPool& pool, const CpuMatrix& matrix, std::span<const int32
       for (int64_t c = 0; c < matrix.cols(); ++c) row[c] *= scale;
     }
   });
-}
-
-std::vector<Choice> explain_linear(const CpuMatrix& matrix, int64_t batch_rows) {
-  std::vector<Choice> choices;
-  for (const MatrixSegment& segment : matrix.segments()) {
-    Choice choice;
-    choose_linear(matrix, segment, batch_rows, &choice);
-    choices.push_back(std::move(choice));
-  }
-  return choices;
 }
 
 }  // namespace vernier

@@ -4,9 +4,10 @@
 #include <span>
 #include <vector>
 
+#include "backends/cpu/aligned_buffer.h"
 #include "backends/cpu/cpu_matrix.h"
+#include "backends/cpu/linear_kernel_choice.h"
 #include "base/thread_pool.h"
-#include "tune/choice.h"
 
 namespace vernier {
 
@@ -32,28 +33,44 @@ class LinearScratch {
  public:
   explicit LinearScratch(int threads);
 
+  /// The products that follow are those of the last step, as a rule: while threads wait, they fetch what they will
+  /// read.
+  void begin_step() { products = 0; }
+
   /// Int8 rows with groups of 32 or of 16 columns.
   struct IntStage {
-    std::vector<int8_t> codes;
-    std::vector<float> scale;
-    std::vector<float> sum;
+    AlignedBuffer<int8_t> codes;
+    AlignedBuffer<float> scale;
+    AlignedBuffer<float> sum;
     int64_t codes_stride = 0;
     int64_t stride = 0;
     IntRows rows(int64_t first) const;
   };
+  /// What a product does with one segment.
+  struct SegmentWork {
+    const MatrixSegment* segment;
+    LinearKernel kernel;
+    int64_t panels_each;  // of a chunk
+    int64_t row_chunks;
+    int64_t chunks;
+  };
   struct ThreadPart {
-    std::vector<uint8_t> codes;  // unpacked panels
-    std::vector<float> scale;
-    std::vector<float> minimum;
-    std::vector<float> weights;  // decoded panels
-    std::vector<float> out;      // a tile before its epilogue
-    std::vector<float> row;
+    AlignedBuffer<uint8_t> codes;  // unpacked panels
+    AlignedBuffer<float> scale;
+    AlignedBuffer<float> minimum;
+    AlignedBuffer<float> weights;  // decoded panels
+    AlignedBuffer<float> out;      // a tile before its epilogue
+    AlignedBuffer<float> row;
   };
 
-  std::vector<float> floats;   // [rows, padded cols], where the input cannot be read in place
-  std::vector<uint16_t> bf16;  // [rows, padded cols]
+  AlignedBuffer<float> floats;   // [rows, padded cols], where the input cannot be read in place
+  AlignedBuffer<uint16_t> bf16;  // [rows, padded cols]
   IntStage group32;
   IntStage group16;
+  std::vector<SegmentWork> work;
+  /// [products of a step, threads], of streamed weights: this step's, then what is left of earlier ones.
+  std::vector<const uint8_t*> starts;
+  size_t products = 0;  // of this step
   std::vector<ThreadPart> threads;
 };
 
@@ -72,8 +89,5 @@ void linear(ThreadPool& pool, LinearScratch& scratch, const CpuMatrix& matrix, c
 /// Rows `tokens` of the matrix times `scale`: out row t at out + t * out_stride. Tokens are rows of the matrix.
 void embed_rows(ThreadPool& pool, const CpuMatrix& matrix, std::span<const int32_t> tokens, float scale, float* out,
                 int64_t out_stride);
-
-/// Which kernel serves steps of `batch_rows` rows, and why not another; one for each segment that differs.
-std::vector<Choice> explain_linear(const CpuMatrix& matrix, int64_t batch_rows);
 
 }  // namespace vernier

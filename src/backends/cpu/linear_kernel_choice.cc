@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace vernier {
 namespace {
 
@@ -88,6 +90,25 @@ LinearKernel choose_linear(const CpuMatrix& matrix, const MatrixSegment& segment
     choice->candidates.push_back({kernel_name(kernel, matrix), std::move(reason)});
   }
   return chosen;
+}
+
+std::vector<Choice> explain_linear(const CpuMatrix& matrix, int64_t batch_rows) {
+  // Rows that share a codec may lie apart: q and k of a fused weight beside a v of another.
+  std::vector<const MatrixSegment*> kinds;
+  for (const MatrixSegment& segment : matrix.segments()) {
+    if (std::ranges::find(kinds, segment.codec, &MatrixSegment::codec) == kinds.end()) kinds.push_back(&segment);
+  }
+  std::vector<Choice> choices;
+  for (const MatrixSegment* kind : kinds) {
+    int64_t rows = 0;
+    for (const MatrixSegment& segment : matrix.segments()) rows += segment.codec == kind->codec ? segment.rows : 0;
+    Choice choice;
+    choose_linear(matrix, *kind, batch_rows, &choice);
+    const auto fact = std::ranges::find(choice.problem.facts, "rows", &Problem::Fact::name);
+    fact->value = rows == matrix.rows() ? fmt::format("{}", rows) : fmt::format("{} of {}", rows, matrix.rows());
+    choices.push_back(std::move(choice));
+  }
+  return choices;
 }
 
 }  // namespace vernier

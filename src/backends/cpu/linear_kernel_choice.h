@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "backends/cpu/cpu_matrix.h"
 #include "tune/choice.h"
@@ -21,5 +22,8 @@ inline constexpr int64_t kStreamRows = 8;
 
 /// The kernel that `linear` runs and the verdict on each other one; `choice` may be null.
 LinearKernel choose_linear(const CpuMatrix& matrix, const MatrixSegment& segment, int64_t batch_rows, Choice* choice);
+
+/// Which kernel serves steps of `batch_rows` rows, and why not another: one for each codec of the matrix.
+std::vector<Choice> explain_linear(const CpuMatrix& matrix, int64_t batch_rows);
 
 }  // namespace vernier

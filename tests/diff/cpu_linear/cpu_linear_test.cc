@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -344,6 +345,27 @@ TEST(CpuLinearChoice, EveryCandidateHasItsReason) {
     if (candidate.kernel != "int8_stream_baseline") continue;
     EXPECT_EQ(candidate.reason.code, ReasonCode::kNumerics);
   }
+}
+
+/// CPU-10: a fused weight is one product; where its parts are stored in different codecs, each codec has its kernel.
+TEST(CpuLinearChoice, AFusedWeightIsExplainedWhole) {
+  auto rows_of = [](const Choice& choice) {
+    return std::ranges::find(choice.problem.facts, "rows", &Problem::Fact::name)->value;
+  };
+  const QTensor q = random_matrix(codec(CodecId::kQ4_1), 24, 64, 5);
+  const QTensor k = random_matrix(codec(CodecId::kQ4_1), 8, 64, 6);
+  const QTensor v = random_matrix(codec(CodecId::kBF16), 8, 64, 7);
+  const QTensor alike[] = {q, k, k};
+  const auto same = explain_linear(*packed(alike, Isa::kBaseline, Numerics::kFast), 1);
+  ASSERT_EQ(same.size(), 1u);
+  EXPECT_EQ(rows_of(same[0]), "40");
+  const QTensor mixed[] = {q, v, k};
+  const auto each = explain_linear(*packed(mixed, Isa::kBaseline, Numerics::kFast), 1);
+  ASSERT_EQ(each.size(), 2u);
+  EXPECT_EQ(rows_of(each[0]), "32 of 40");
+  EXPECT_EQ(each[0].chosen().kernel, "int8_stream_baseline");
+  EXPECT_EQ(rows_of(each[1]), "8 of 40");
+  EXPECT_EQ(each[1].chosen().kernel, "float_stream_baseline");
 }
 
 /// TENSOR-5: a scale that is no finite number is refused by its place, before it makes every product NaN.

@@ -149,5 +149,21 @@ TEST(CpuAttend, LongSequencesAreCutIntoRangesAndMerged) {
   compare(scene, 2, 2);
 }
 
+/// CPU-2, where a small chunk over one KV head late in a sequence is cut into a tile for each thread.
+TEST(CpuAttend, SmallChunksOverOneKvHeadAreShared) {
+  for (bool window : {false, true}) {
+    Scene scene;
+    scene.spec.heads = 4;
+    scene.spec.kv_heads = 1;
+    scene.spec.head_dim = 32;
+    if (window) scene.spec.window = 40;
+    scene.spec.scale = 0.17f;
+    scene.spec.rope.dim = 32;
+    scene.block_tokens = 16;
+    scene.steps = {{300}, {24}, {9}, {5}, {4}, {13}};
+    for (int threads : {1, 2, 5}) compare(scene, 3, threads);
+  }
+}
+
 }  // namespace
 }  // namespace vernier

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <numeric>
 #include <thread>
@@ -32,6 +33,39 @@ TEST(ThreadPool, NeighbouringLoopsOfDifferentSizesDoNotMix) {
     ASSERT_EQ(first.load(), 2);
     ASSERT_EQ(second.load(), 9);
   }
+}
+
+TEST(ThreadPool, MoreChunksThanARunCounts) {
+  ThreadPool pool(2);
+  std::vector<uint8_t> counts(200'000);
+  pool.parallel_for(static_cast<int>(counts.size()), [&](int chunk) { ++counts[static_cast<size_t>(chunk)]; });
+  EXPECT_EQ(std::ranges::count(counts, 1), static_cast<int64_t>(counts.size()));
+}
+
+TEST(ThreadPool, AThreadStartsWithItsOwnRunAndGoesOnInOrder) {
+  ThreadPool pool(2);
+  constexpr int kChunks = 40;
+  ASSERT_EQ(pool.first_chunk(kChunks, 1), kChunks / 2);
+  int helped = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (helped < 200 && std::chrono::steady_clock::now() < end) {
+    std::vector<int> order[2];
+    order[0].reserve(kChunks);
+    order[1].reserve(kChunks);
+    pool.parallel_for(kChunks, [&](int chunk, int thread) { order[thread].push_back(chunk); });
+    for (int thread : {0, 1}) {
+      const std::vector<int>& seen = order[thread];
+      const int first = thread * kChunks / 2;
+      for (size_t i = 0; i < seen.size() && seen[i] / (kChunks / 2) == thread; ++i) {
+        ASSERT_EQ(seen[i], first + static_cast<int>(i));
+      }
+      if (!seen.empty()) {
+        ASSERT_EQ(seen[0], first) << "a thread began with another's chunks";
+      }
+    }
+    helped += !order[1].empty();
+  }
+  EXPECT_GT(helped, 0) << "the second thread never came";
 }
 
 TEST(ThreadPool, ThreadIndicesAreDistinctWhileTheyRun) {
