@@ -15,13 +15,15 @@ class TextOut {
   TextOut(const Tokenizer& tokenizer, StopMatcher stops, const std::function<void(std::string_view)>& sink)
       : detokenizer_(tokenizer, /*skip_special=*/true), stops_(std::move(stops)), sink_(sink) {}
 
-  /// True once a stop string is complete.
+  /// True once a stop string is found.
   bool push(int32_t token) { return push_text(detokenizer_.push(token)); }
-  void finish() {
-    if (stops_.stopped() || push_text(detokenizer_.finish())) return;
+  /// The rest of the text. True if it ends in a stop string.
+  bool finish() {
+    if (stops_.stopped() || push_text(detokenizer_.finish())) return true;
     certain_.clear();
-    stops_.finish(certain_);
+    const bool stopped = stops_.finish(certain_);
     emit();
+    return stopped;
   }
 
  private:
@@ -78,7 +80,7 @@ Result<Generated> generate(SequenceRunner& runner, const Tokenizer& tokenizer, s
       break;
     }
   }
-  text.finish();
+  if (text.finish()) generated.reason = FinishReason::kStop;
   generated.decode_ns = watch.elapsed_ns() - generated.prefill_ns;
   return generated;
 }

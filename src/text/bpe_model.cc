@@ -12,7 +12,6 @@ constexpr uint32_t kNoMerge = 0xFFFFFFFF;
 constexpr std::string_view kMeta = "\xE2\x96\x81";
 constexpr char32_t kMetaPoint = 0x2581;
 constexpr size_t kMaxCrossings = 1000;  // a vocabulary with more is one of phrases
-constexpr size_t kKeptSymbols = 1 << 14;
 
 }  // namespace
 
@@ -59,17 +58,17 @@ std::optional<TokenId> BpeModel::character_token(std::string_view character, boo
 }
 
 /// One symbol for each byte, if the vocabulary has them all.
-bool BpeModel::append_bytes(std::string_view character, uint32_t begin, std::vector<Symbol>& out) const {
+bool BpeModel::append_bytes(std::string_view character, uint32_t begin, Symbols& out) const {
   for (char c : character) {
     if (bytes_[static_cast<unsigned char>(c)] < 0) return false;
   }
   for (uint32_t i = 0; i < character.size(); ++i) {
-    out.push_back({bytes_[static_cast<unsigned char>(character[i])], false, begin + i, begin + i + 1, 0, 0});
+    out.push_back({bytes_[static_cast<unsigned char>(character[i])], 0, begin + i, begin + i + 1, 0, 0});
   }
   return true;
 }
 
-void BpeModel::characters(const ModelInput& input, ByteRange piece, std::vector<Symbol>& symbols) const {
+void BpeModel::characters(const ModelInput& input, ByteRange piece, Symbols& symbols) const {
   std::string_view text = input.text.text;
   std::optional<Symbol> unknown;  // not yet appended; a byte that falls back overtakes it, as in Hugging Face's
   for (size_t at = piece.begin; at < piece.end;) {
@@ -81,14 +80,14 @@ void BpeModel::characters(const ModelInput& input, ByteRange piece, std::vector<
     if (id) {
       if (unknown) symbols.push_back(*unknown);
       unknown.reset();
-      symbols.push_back({*id, true, begin32, end32, 0, 0});
+      symbols.push_back({*id, 1, begin32, end32, 0, 0});
     } else if (options_.byte_fallback && append_bytes(character, begin32, symbols)) {
     } else if (options_.unknown) {
       if (unknown && options_.fuse_unknown) {
         unknown->end = end32;
       } else {
         if (unknown) symbols.push_back(*unknown);
-        unknown = Symbol{*options_.unknown, false, begin32, end32, 0, 0};
+        unknown = Symbol{*options_.unknown, 0, begin32, end32, 0, 0};
       }
     }
     at = end;
@@ -132,19 +131,18 @@ void BpeModel::tokenize(const ModelInput& input, ByteRange piece, std::vector<To
 
 void BpeModel::tokenize_part(const ModelInput& input, ByteRange part, std::vector<TokenId>& out) const {
   // Kept between calls: most parts are words, and an allocation costs more than their merges.
-  static thread_local std::vector<Symbol> symbols;
-  symbols.clear();
+  static thread_local Symbols symbols;
   characters(input, part, symbols);
   if (symbols.size() <= kFewSymbols) {
     merge_few(input, symbols);
   } else {
     merge_many(input, symbols);
   }
-  for (const Symbol& symbol : symbols) out.push_back(symbol.id);
-  if (symbols.capacity() > kKeptSymbols) std::vector<Symbol>().swap(symbols);
+  for (size_t i = 0; i < symbols.size(); ++i) out.push_back(symbols[i].id);
+  symbols.clear();
 }
 
-void BpeModel::merge_few(const ModelInput& input, std::vector<Symbol>& symbols) const {
+void BpeModel::merge_few(const ModelInput& input, Symbols& symbols) const {
   Merge merges[kFewSymbols];
   size_t count = symbols.size();
   auto look = [&](size_t i) {
@@ -159,7 +157,7 @@ void BpeModel::merge_few(const ModelInput& input, std::vector<Symbol>& symbols) 
       if (before) best = i;
     }
     if (merges[best].rank == kNoMerge) break;
-    symbols[best] = {merges[best].id, true, symbols[best].begin, symbols[best + 1].end, 0, 0};
+    symbols[best] = {merges[best].id, 1, symbols[best].begin, symbols[best + 1].end, 0, 0};
     for (size_t i = best + 1; i + 1 < count; ++i) {
       symbols[i] = symbols[i + 1];
       merges[i] = merges[i + 1];
@@ -168,15 +166,15 @@ void BpeModel::merge_few(const ModelInput& input, std::vector<Symbol>& symbols) 
     if (best + 1 < count) look(best);
     if (best > 0) look(best - 1);
   }
-  symbols.resize(count);
+  symbols.truncate(count);
 }
 
-void BpeModel::merge_many(const ModelInput& input, std::vector<Symbol>& symbols) const {
-  MergeQueue queue;
+void BpeModel::merge_many(const ModelInput& input, Symbols& symbols) const {
+  MergeQueue queue(merges_.by_text());
   auto offer = [&](int32_t left, int32_t right) {
     if (left < 0 || right < 0) return;
     auto merge = find_merge(input, symbols[static_cast<size_t>(left)], symbols[static_cast<size_t>(right)]);
-    if (merge) queue.push(merge->rank, {merge->tie, static_cast<uint32_t>(left)});
+    if (merge) queue.push({merge->rank, merge->tie, static_cast<uint32_t>(left)});
   };
   auto count = static_cast<int32_t>(symbols.size());
   for (int32_t i = 0; i < count; ++i) {
@@ -185,15 +183,15 @@ void BpeModel::merge_many(const ModelInput& input, std::vector<Symbol>& symbols)
   }
   for (int32_t i = 0; i + 1 < count; ++i) offer(i, i + 1);
   while (auto found = queue.pop()) {
-    auto at = static_cast<int32_t>(found->second.symbol);
-    Symbol& left = symbols[found->second.symbol];
+    auto at = static_cast<int32_t>(found->symbol);
+    Symbol& left = symbols[found->symbol];
     if (left.id < 0 || left.next < 0) continue;  // merged into its left neighbour, or last
     Symbol& right = symbols[static_cast<size_t>(left.next)];
     // The pair here may have changed since it was queued.
     std::optional<Merge> merge = find_merge(input, left, right);
-    if (!merge || merge->rank != found->first || merge->tie != found->second.tie) continue;
+    if (!merge || merge->rank != found->rank || merge->tie != found->tie) continue;
     left.id = merge->id;
-    left.is_text = true;
+    left.is_text = 1;
     left.end = right.end;
     left.next = right.next;
     right.id = -1;
@@ -205,7 +203,7 @@ void BpeModel::merge_many(const ModelInput& input, std::vector<Symbol>& symbols)
   for (size_t i = 0; i < symbols.size(); ++i) {
     if (symbols[i].id >= 0) symbols[kept++] = symbols[i];
   }
-  symbols.resize(kept);
+  symbols.truncate(kept);
 }
 
 }  // namespace vernier

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "text/block_vector.h"
 #include "text/code_point_set.h"
 #include "text/merge_table.h"
 #include "text/token_model.h"
@@ -28,19 +29,21 @@ class BpeModel : public TokenModel {
  private:
   struct Symbol {
     TokenId id;
-    bool is_text;  // stands for just its bytes, not for a byte or an unknown character
-    uint32_t begin, end;
+    uint32_t is_text : 1;  // stands for just its bytes, not for a byte or an unknown character
+    uint32_t begin : 31;
+    uint32_t end;
     int32_t previous, next;
   };
+  using Symbols = BlockVector<Symbol>;
 
   void find_word_borders();
   void tokenize_part(const ModelInput& input, ByteRange part, std::vector<TokenId>& out) const;
-  void characters(const ModelInput& input, ByteRange piece, std::vector<Symbol>& symbols) const;
+  void characters(const ModelInput& input, ByteRange piece, Symbols& symbols) const;
   std::optional<TokenId> character_token(std::string_view character, bool first, bool last) const;
-  bool append_bytes(std::string_view character, uint32_t begin, std::vector<Symbol>& out) const;
+  bool append_bytes(std::string_view character, uint32_t begin, Symbols& out) const;
   std::optional<Merge> find_merge(const ModelInput& input, const Symbol& left, const Symbol& right) const;
-  void merge_few(const ModelInput& input, std::vector<Symbol>& symbols) const;
-  void merge_many(const ModelInput& input, std::vector<Symbol>& symbols) const;
+  void merge_few(const ModelInput& input, Symbols& symbols) const;
+  void merge_many(const ModelInput& input, Symbols& symbols) const;
 
   MergeTable merges_;
   BpeOptions options_;

@@ -130,7 +130,9 @@ class RegexCompiler {
 
   Status emit_body(RegexInstruction instruction, const RegexNode& body) {
     uint32_t start = add(instruction);
+    ++bodies_;
     TRY_STATUS(emit(body));
+    --bodies_;
     add({.op = RegexOp::kMatch});
     at(start).target = here();
     return {};
@@ -206,7 +208,11 @@ class RegexCompiler {
       add({.op = possessive ? RegexOp::kPossessiveRun : RegexOp::kRun, .set = index});
       return {};
     }
-    if (can_be_empty(body)) regex_.must_remember_ = true;
+    if (can_be_empty(body)) {
+      // What such a loop does depends on how it was reached, so that nothing about it could be remembered (TEXT-4).
+      if (bodies_ > 0) return unsupported("a repeat of what may be empty, inside a look or an atomic group");
+      regex_.must_remember_ = true;
+    }
     uint32_t split = add({.op = lazy ? RegexOp::kSplitLazy : RegexOp::kSplit});
     TRY_STATUS(emit(body));
     add({.op = RegexOp::kJump, .target = split});
@@ -217,6 +223,7 @@ class RegexCompiler {
   Regex& regex_;
   std::vector<CodePointSet> known_;
   size_t visits_ = 0;
+  int bodies_ = 0;  // of looks and atomic groups that are being emitted
 };
 
 Result<Regex> Regex::compile(std::string_view pattern) {

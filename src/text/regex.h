@@ -4,11 +4,11 @@
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <unordered_set>
 #include <vector>
 
 #include "base/result.h"
 #include "text/code_point_set.h"
+#include "text/flat_map.h"
 #include "text/regex_syntax.h"
 
 namespace vernier {
@@ -37,8 +37,8 @@ struct RegexInstruction {
 inline constexpr uint32_t kNotBehind = 0xFFFFFFFF;
 
 /// A compiled regular expression over valid UTF-8, with the leftmost, first-alternative semantics of backtracking.
-/// Immutable; any thread. Runs on a flat stack, and (look-ahead that scans apart) in time linear in text times program:
-/// once a search has gone back too often, it remembers where it failed (TEXT-4).
+/// Immutable; any thread. Runs on a flat stack and in time linear in the text: once a search has taken too many steps,
+/// it remembers where it failed, and in the bodies of looks and atomic groups where it ended (TEXT-4).
 class Regex {
  public:
   static Result<Regex> compile(std::string_view pattern);
@@ -69,7 +69,8 @@ struct RegexMatch {
 /// is passed over. Holds references to both; one thread.
 class RegexSearch {
  public:
-  RegexSearch(const Regex& regex, std::string_view text);
+  /// `remember`: from the first step on, not only once the search has taken many.
+  RegexSearch(const Regex& regex, std::string_view text, bool remember = false);
   std::optional<RegexMatch> next();
 
  private:
@@ -78,21 +79,31 @@ class RegexSearch {
     bool run;  // give back one character of a run, down to `low`
     size_t at;
     size_t low;
+    size_t trail;  // states of a body that lead here
+  };
+  /// One instruction of a body at one place.
+  struct State {
+    uint32_t pc;
+    size_t at;
   };
 
   std::optional<RegexMatch> next_literal();
   std::optional<size_t> match_at(uint32_t pc, size_t at);
-  std::optional<size_t> match_nested(uint32_t pc, size_t at);
+  std::optional<size_t> match_body(const RegexInstruction& instruction, uint32_t pc, size_t at);
   bool step(uint32_t& pc, size_t& at);
   bool step_run(uint32_t& pc, size_t& at);
   bool step_run_remembering(uint32_t& pc, size_t& at);
+  bool step_possessive_run(uint32_t& pc, size_t& at);
   size_t character_in(uint16_t set, size_t at) const;
   bool holds(RegexNodeKind assertion, size_t at) const;
   bool look(const RegexInstruction& instruction, uint32_t pc, size_t at);
   bool is_word_before(size_t at) const;
   bool is_word_at(size_t at) const;
-  bool seen_before(uint32_t pc, size_t at);
+  std::optional<bool> known(uint32_t& pc, size_t& at);
+  size_t& outcome(State state);
+  void remember_end(size_t bottom, size_t end);
   void forget(size_t at);
+  void count(size_t steps);
   void begin_remembering();
 
   const Regex& regex_;
@@ -104,7 +115,9 @@ class RegexSearch {
   uint64_t step_limit_;
   bool remember_ = false;
   std::vector<uint64_t> seen_;  // one bit for each (position, instruction); empty until it is needed
-  std::unordered_set<size_t>* nested_seen_ = nullptr;  // the same for the body that is being run
+  FlatMap<size_t> outcomes_;    // of (position, instruction) in a body: 0 not tried, 1 nowhere, else 2 + where it ends
+  std::vector<State> trail_;    // the states of the bodies being run that have not failed
+  std::optional<uint32_t> body_match_;  // the kMatch of the innermost of them
 };
 
 }  // namespace vernier

@@ -1,6 +1,8 @@
+#include "text/regex.h"
+
+#include <algorithm>
 #include <utility>
 
-#include "text/regex.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -12,14 +14,18 @@ const CodePointBitmap& word_bitmap() {
   return bitmap;
 }
 
+constexpr size_t kNowhere = 1;
+constexpr size_t kEnds = 2;
+constexpr size_t kMostOutcomes = 1 << 23;  // 256 MB
+
 }  // namespace
 
-RegexSearch::RegexSearch(const Regex& regex, std::string_view text)
+RegexSearch::RegexSearch(const Regex& regex, std::string_view text, bool remember)
     : regex_(regex),
       text_(text),
       // Ordinary text takes a few steps for each byte; ten times that is a pattern that goes back too often.
       step_limit_(40 * uint64_t{text.size()} + 10000) {
-  if (regex.must_remember()) begin_remembering();
+  if (remember || regex.must_remember()) begin_remembering();
 }
 
 std::optional<RegexMatch> RegexSearch::next_literal() {
@@ -49,13 +55,41 @@ std::optional<RegexMatch> RegexSearch::next() {
   return std::nullopt;
 }
 
-bool RegexSearch::seen_before(uint32_t pc, size_t at) {
+size_t& RegexSearch::outcome(State state) {
+  // To forget costs time only, but what is on the trail must count as tried.
+  if (outcomes_.size() > std::max(kMostOutcomes, 2 * trail_.size())) {
+    outcomes_ = FlatMap<size_t>();
+    for (State tried : trail_) outcome(tried) = kNowhere;
+  }
+  return outcomes_.insert(state.at * regex_.program().size() + state.pc, 0);
+}
+
+/// What is remembered of an instruction at a place: false that it fails; true that its body ends, and `pc` and `at`
+/// have moved there; nothing the first time.
+std::optional<bool> RegexSearch::known(uint32_t& pc, size_t& at) {
+  if (body_match_) {
+    size_t& value = outcome({pc, at});
+    if (value == kNowhere) return false;
+    if (value == 0) {
+      // Failed until it ends: no loop in a body comes back here without a character.
+      value = kNowhere;
+      trail_.push_back({pc, at});
+      return std::nullopt;
+    }
+    pc = *body_match_;
+    at = value - kEnds;
+    return true;
+  }
   size_t bit = at * regex_.program().size() + pc;
-  if (nested_seen_ != nullptr) return !nested_seen_->insert(bit).second;
   uint64_t mask = uint64_t{1} << (bit & 63);
-  bool seen = (seen_[bit >> 6] & mask) != 0;
+  if ((seen_[bit >> 6] & mask) != 0) return false;
   seen_[bit >> 6] |= mask;
-  return seen;
+  return std::nullopt;
+}
+
+/// The states of the trail from `bottom` on led to `end`.
+void RegexSearch::remember_end(size_t bottom, size_t end) {
+  for (size_t i = bottom; i < trail_.size(); ++i) outcome(trail_[i]) = end + kEnds;
 }
 
 void RegexSearch::forget(size_t at) {
@@ -69,13 +103,19 @@ void RegexSearch::begin_remembering() {
   seen_.assign((regex_.program().size() * (text_.size() + 1) + 63) / 64, 0);
 }
 
-/// The body of a look or of an atomic group starts afresh: that a state of it did not lead out of one call says nothing
-/// about the next.
-std::optional<size_t> RegexSearch::match_nested(uint32_t pc, size_t at) {
-  std::unordered_set<size_t> seen;
-  std::unordered_set<size_t>* outer = std::exchange(nested_seen_, &seen);
-  std::optional<size_t> end = match_at(pc, at);
-  nested_seen_ = outer;
+void RegexSearch::count(size_t steps) {
+  steps_ += steps;
+  if (steps_ > step_limit_ && !remember_) begin_remembering();
+}
+
+/// Runs the body of a look or of an atomic group: where it ends depends on where it begins, and on nothing else.
+std::optional<size_t> RegexSearch::match_body(const RegexInstruction& instruction, uint32_t pc, size_t at) {
+  const size_t bottom = trail_.size();
+  std::optional<uint32_t> outer = std::exchange(body_match_, instruction.target - 1);
+  std::optional<size_t> end = match_at(pc + 1, at);
+  if (end) remember_end(bottom, *end);
+  body_match_ = outer;
+  trail_.resize(bottom);
   return end;
 }
 
@@ -89,10 +129,11 @@ std::optional<size_t> RegexSearch::match_at(uint32_t pc, size_t at) {
     }
     if (step(pc, at)) continue;
     if (stack_.size() == bottom) return std::nullopt;
-    if (++steps_ > step_limit_ && !remember_) begin_remembering();
+    count(1);
     Frame& frame = stack_.back();
     pc = frame.pc;
     at = frame.at;
+    trail_.resize(frame.trail);
     if (frame.run) {
       at = frame.at = previous_utf8(text_, at);
       if (at > frame.low) continue;
@@ -116,17 +157,15 @@ bool RegexSearch::step(uint32_t& pc, size_t& at) {
     case RegexOp::kRun:
       return remember_ ? step_run_remembering(pc, at) : step_run(pc, at);
     case RegexOp::kPossessiveRun:
-      while (size_t size = character_in(instruction.set, at)) {
-        if (remember_ && seen_before(pc, at)) return false;
-        at += size;
-      }
-      ++pc;
-      return true;
+      return step_possessive_run(pc, at);
     case RegexOp::kSplit:
     case RegexOp::kSplitLazy: {
-      if (remember_ && seen_before(pc, at)) return false;
+      if (remember_) {
+        if (std::optional<bool> outcome = known(pc, at)) return *outcome;
+      }
+      count(1);  // a loop that never fails takes steps, too
       bool lazy = instruction.op == RegexOp::kSplitLazy;
-      stack_.push_back({lazy ? pc + 1 : instruction.target, false, at, at});
+      stack_.push_back({lazy ? pc + 1 : instruction.target, false, at, at, trail_.size()});
       pc = lazy ? instruction.target : pc + 1;
       return true;
     }
@@ -139,7 +178,7 @@ bool RegexSearch::step(uint32_t& pc, size_t& at) {
       return found != instruction.negative;
     }
     case RegexOp::kAtomic: {
-      std::optional<size_t> end = match_nested(pc + 1, at);
+      std::optional<size_t> end = match_body(instruction, pc, at);
       if (!end) return false;
       at = *end;
       pc = instruction.target;
@@ -171,19 +210,33 @@ bool RegexSearch::step_run(uint32_t& pc, size_t& at) {
     at += c.size_bytes;
   }
   ++pc;
-  if (at > low) stack_.push_back({pc, true, at, low});
+  if (at > low) stack_.push_back({pc, true, at, low, trail_.size()});
+  count(at - low);
+  return true;
+}
+
+bool RegexSearch::step_possessive_run(uint32_t& pc, size_t& at) {
+  const size_t low = at;
+  while (size_t size = character_in(regex_.program()[pc].set, at)) {
+    if (remember_) {
+      if (std::optional<bool> outcome = known(pc, at)) return *outcome;
+    }
+    at += size;
+  }
+  ++pc;
+  count(at - low);
   return true;
 }
 
 /// The same, one character for each step, so that each is remembered.
 bool RegexSearch::step_run_remembering(uint32_t& pc, size_t& at) {
-  if (seen_before(pc, at)) return false;
+  if (std::optional<bool> outcome = known(pc, at)) return *outcome;
   size_t size = character_in(regex_.program()[pc].set, at);
   if (size == 0) {
     ++pc;
     return true;
   }
-  stack_.push_back({pc + 1, false, at, at});
+  stack_.push_back({pc + 1, false, at, at, trail_.size()});
   at += size;
   return true;
 }
@@ -195,7 +248,7 @@ bool RegexSearch::look(const RegexInstruction& instruction, uint32_t pc, size_t 
       at = previous_utf8(text_, at);
     }
   }
-  return match_nested(pc + 1, at).has_value();
+  return match_body(instruction, pc, at).has_value();
 }
 
 bool RegexSearch::is_word_before(size_t at) const {

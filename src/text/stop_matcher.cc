@@ -20,39 +20,60 @@ Result<StopMatcher> StopMatcher::make(const std::vector<std::string>& stops, boo
     }
     matcher.patterns_.push_back(std::move(pattern));
   }
-  std::stable_sort(matcher.patterns_.begin(), matcher.patterns_.end(),
-                   [](const Pattern& a, const Pattern& b) { return a.text.size() > b.text.size(); });
   return matcher;
 }
 
+void StopMatcher::note_complete(const Pattern& pattern) {
+  const size_t begin = held_.size() - pattern.text.size();
+  if (!found_.empty() && found_begin_ <= begin) return;
+  found_ = pattern.text;
+  found_begin_ = begin;
+}
+
+/// Where in held_ the first stop begins that the text so far may still complete.
+size_t StopMatcher::earliest_begin() const {
+  size_t longest = 0;
+  for (const Pattern& pattern : patterns_) {
+    if (pattern.matched < pattern.text.size()) longest = std::max(longest, pattern.matched);
+  }
+  return held_.size() - longest;
+}
+
 bool StopMatcher::push(std::string_view text, std::string& out) {
+  if (stopped_) return true;
   for (char c : text) {
-    if (stopped_) return true;
     held_.push_back(c);
     for (Pattern& pattern : patterns_) {
       size_t& matched = pattern.matched;
+      if (matched == pattern.text.size()) matched = pattern.border[matched - 1];
       while (matched > 0 && pattern.text[matched] != c) matched = pattern.border[matched - 1];
       if (pattern.text[matched] == c) ++matched;
-      if (matched < pattern.text.size() || stopped_) continue;
-      stopped_ = true;
-      found_ = pattern.text;
     }
-    if (stopped_) {
-      out.append(held_, 0, held_.size() - (include_stop_ ? 0 : found_.size()));
-      held_.clear();
-      return true;
+    // Of two stops that end here the longer begins first, whichever comes first in the list.
+    for (const Pattern& pattern : patterns_) {
+      if (pattern.matched == pattern.text.size()) note_complete(pattern);
     }
+    if (!found_.empty() && found_begin_ <= earliest_begin()) return stop(out);
   }
-  size_t keep = 0;
-  for (const Pattern& pattern : patterns_) keep = std::max(keep, pattern.matched);
-  out.append(held_, 0, held_.size() - keep);
-  held_.erase(0, held_.size() - keep);
-  return stopped_;
+  const size_t certain = found_.empty() ? earliest_begin() : std::min(found_begin_, earliest_begin());
+  out.append(held_, 0, certain);
+  held_.erase(0, certain);
+  found_begin_ -= found_.empty() ? 0 : certain;
+  return false;
 }
 
-void StopMatcher::finish(std::string& out) {
+bool StopMatcher::stop(std::string& out) {
+  stopped_ = true;
+  out.append(held_, 0, found_begin_ + (include_stop_ ? found_.size() : 0));
+  held_.clear();
+  return true;
+}
+
+bool StopMatcher::finish(std::string& out) {
+  if (stopped_ || !found_.empty()) return stopped_ || stop(out);
   out += held_;
   held_.clear();
+  return false;
 }
 
 }  // namespace vernier

@@ -8,22 +8,24 @@
 
 namespace vernier {
 
-/// Finds stop strings in text that comes in pieces, however it is cut. The stop that is complete first wins; of two
-/// that end at the same byte, the longer. Holds back the longest end of the text that a stop string starts with, and no
-/// more (TEXT-3). One thread.
+/// Finds stop strings in text that comes in pieces, however it is cut. The match that begins first in the text wins; of
+/// two that begin together, the shorter. A stop that is complete therefore waits while one that began before it may
+/// still become complete. Holds back the longest end of the text that may belong to a stop, and no more (TEXT-3). One
+/// thread.
 class StopMatcher {
  public:
   /// Refuses an empty stop string and one that is not valid UTF-8. With `include_stop` the stop itself is given out
   /// too.
   static Result<StopMatcher> make(const std::vector<std::string>& stops, bool include_stop = false);
 
-  /// Appends to `out` what of the text is certain. True once a stop is complete; nothing may be pushed after that.
+  /// Appends to `out` what of the text is certain. True once it is certain which stop wins; nothing may be pushed after
+  /// that.
   bool push(std::string_view text, std::string& out);
-  /// Appends what was held back: the text ended without a stop.
-  void finish(std::string& out);
+  /// The text has ended: appends what was held back, up to a stop that was complete and waited. True if there is one.
+  bool finish(std::string& out);
 
   bool stopped() const { return stopped_; }
-  /// The stop string that was found, empty before.
+  /// The stop string that won, empty before.
   const std::string& found() const { return found_; }
 
  private:
@@ -33,10 +35,15 @@ class StopMatcher {
     size_t matched = 0;          // bytes of `text` that the input ends with
   };
 
-  std::vector<Pattern> patterns_;  // longest first
+  void note_complete(const Pattern& pattern);
+  size_t earliest_begin() const;
+  bool stop(std::string& out);
+
+  std::vector<Pattern> patterns_;
   bool include_stop_ = false;
   bool stopped_ = false;
-  std::string found_;
+  std::string found_;       // of the best match so far; empty without one
+  size_t found_begin_ = 0;  // its place in held_
   std::string held_;
 };
 

@@ -10,6 +10,7 @@ namespace vernier {
 namespace {
 
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
+constexpr size_t kMaxStretchBytes = (size_t{1} << 31) - 1;  // places in it are 31 bits in the models
 
 /// The input made valid, with the callers' bytes marked.
 Result<MarkedText> make_valid(std::string_view text, std::span<const ByteRange> caller_ranges) {
@@ -115,16 +116,21 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, const Enco
       split.at_start = section.range.begin == 0 && stretch.range.begin == 0;
       split.text = whole ? std::move(normalised) : part_of(normalised, stretch.range);
       split.pieces = {{0, split.text.text.size()}};
-      encode_normalised(std::move(split), ids);
+      TRY_STATUS(encode_normalised(std::move(split), ids));
     }
   }
   return options.add_special ? apply_templates(parts_->templates, std::move(ids)) : std::move(ids);
 }
 
-void Tokenizer::encode_normalised(SplitText stretch, std::vector<TokenId>& out) const {
+Status Tokenizer::encode_normalised(SplitText stretch, std::vector<TokenId>& out) const {
   for (const auto& step : parts_->pre_tokenizers) step->apply(stretch);
+  if (stretch.text.text.size() > kMaxStretchBytes) {
+    return invalid_argument("a text that is {} bytes long once it is normalised; at most {} are tokenised",
+                            stretch.text.text.size(), kMaxStretchBytes);
+  }
   ModelInput input{stretch.text, barred_};
   for (ByteRange piece : stretch.pieces) parts_->model->tokenize(input, piece, out);
+  return {};
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {

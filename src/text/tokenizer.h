@@ -80,7 +80,7 @@ class Tokenizer {
 
  private:
   Tokenizer(std::shared_ptr<const TokenizerParts> parts, std::vector<AddedToken> added, std::vector<std::string> extra);
-  void encode_normalised(SplitText stretch, std::vector<TokenId>& out) const;
+  Status encode_normalised(SplitText stretch, std::vector<TokenId>& out) const;
 
   std::shared_ptr<const TokenizerParts> parts_;
   AddedTokens added_;

@@ -1,7 +1,6 @@
 // Long texts: linear time and a flat stack. (TEXT-4, TEXT-5)
 
 #include <gtest/gtest.h>
-#include <malloc.h>
 #include <pthread.h>
 
 #include <ctime>
@@ -36,14 +35,7 @@ double seconds(const std::function<void()>& work) {
   return best;
 }
 
-class OneLetter : public testing::TestWithParam<const char*> {
- protected:
-  // Large blocks stay with the process, so that the work is measured and not the system's page faults.
-  static void SetUpTestSuite() {
-    mallopt(M_MMAP_THRESHOLD, 1 << 30);
-    mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  }
-};
+class OneLetter : public testing::TestWithParam<const char*> {};
 
 TEST_P(OneLetter, TwoMegabytesTakeAtMostAboutTwiceOne) {
   Tokenizer tokenizer = small_tokenizer(GetParam());

@@ -20,7 +20,7 @@ Outcome run(const std::vector<std::string>& stops, const std::vector<std::string
   for (const std::string& piece : pieces) {
     if (matcher->push(piece, out)) return {out, matcher->found()};
   }
-  matcher->finish(out);
+  EXPECT_EQ(matcher->finish(out), !matcher->found().empty());
   return {out, matcher->found()};
 }
 
@@ -31,11 +31,31 @@ TEST(StopMatcher, FindsAStopAcrossPieces) {
   EXPECT_EQ(run({"中文"}, {"a中", "文b"}), (Outcome{"a", "中文"}));
 }
 
-// TEXT-3
-TEST(StopMatcher, TheStopThatIsCompleteFirstWins) {
-  EXPECT_EQ(run({"ab", "abc", "bcd"}, {"xabd"}), (Outcome{"x", "ab"}));
-  EXPECT_EQ(run({"abcd", "bc"}, {"abcd"}), (Outcome{"a", "bc"}));
+// TEXT-3: the earliest match in the text wins, though another may be complete before it.
+TEST(StopMatcher, TheMatchThatBeginsFirstWins) {
+  EXPECT_EQ(run({"ab", "abc", "bcd"}, {"xabcd"}), (Outcome{"x", "ab"}));
+  EXPECT_EQ(run({"bc", "abcd"}, {"abcd"}), (Outcome{"", "abcd"}));
+  EXPECT_EQ(run({"bc", "abcd"}, {"abc", "d"}), (Outcome{"", "abcd"}));
+  EXPECT_EQ(run({"bc", "abcd"}, {"abc", "x"}), (Outcome{"a", "bc"}));
+  EXPECT_EQ(run({"bc", "abcd"}, {"abc"}), (Outcome{"a", "bc"})) << "at the end nothing can still overtake it";
+  EXPECT_EQ(run({"bc", "abcd"}, {"abc", "x"}, true), (Outcome{"abc", "bc"}));
   EXPECT_EQ(run({"c", "abc"}, {"zabc"}), (Outcome{"z", "abc"}));
+}
+
+// TEXT-3: a stop that no other can overtake is not waited with.
+TEST(StopMatcher, IsCertainAsSoonAsNothingCanOvertake) {
+  auto matcher = StopMatcher::make({"bc", "abcd", "cde"});
+  ASSERT_TRUE(matcher.ok());
+  std::string out;
+  EXPECT_FALSE(matcher->push("zabc", out));
+  EXPECT_EQ(out, "z");
+  EXPECT_TRUE(matcher->push("x", out));
+  EXPECT_EQ(out, "za");
+  EXPECT_EQ(matcher->found(), "bc");
+  auto other = StopMatcher::make({"bc", "abcd", "cde"});
+  out.clear();
+  EXPECT_TRUE(other->push("zbc", out)) << "cde begins later";
+  EXPECT_EQ(out, "z");
 }
 
 TEST(StopMatcher, HoldsBackOnlyWhatMayBecomeAStop) {
@@ -60,12 +80,12 @@ TEST(StopMatcher, RefusesAnEmptyStop) {
 }
 
 Outcome define(const std::vector<std::string>& stops, const std::string& text) {
-  for (size_t end = 1; end <= text.size(); ++end) {
+  for (size_t begin = 0; begin < text.size(); ++begin) {
     std::string best;
     for (const std::string& stop : stops) {
-      if (text.substr(0, end).ends_with(stop) && stop.size() > best.size()) best = stop;
+      if (text.substr(begin).starts_with(stop) && (best.empty() || stop.size() < best.size())) best = stop;
     }
-    if (!best.empty()) return {text.substr(0, end - best.size()), best};
+    if (!best.empty()) return {text.substr(0, begin), best};
   }
   return {text, ""};
 }

@@ -67,6 +67,7 @@ TEST(CallerRanges, AreRefusedOutsideTheText) {
   }
 }
 
+// TEXT-1: bytes become valid text once, before anything else, and the ranges move with them.
 TEST(CallerRanges, ApplyToBytesThatAreNotUtf8) {
   Tokenizer tokenizer = small_tokenizer("mini-flags");
   std::string text = "\xff\xff<a>\xff<a>";
