@@ -159,6 +159,20 @@ Result<Json> rope_scaling(ArchitectureKeys& keys, const GgufParts& parts) {
   return scaling;
 }
 
+/// Converters write Mistral as architecture `llama`; its window tells them apart.
+Status add_mistral(ArchitectureKeys& keys, Json& config) {
+  TRY_BIND(std::optional<int64_t> window, keys.integer("attention.sliding_window"));
+  if (window.value_or(0) == 0) return {};
+  if (*window < 0) return keys.error(ErrorCode::kCorrupt, "attention.sliding_window is {}", *window);
+  if (config["attention_bias"] == true || config["mlp_bias"] == true) {
+    return keys.error(ErrorCode::kUnsupported, "attention.sliding_window together with biases is not supported");
+  }
+  config.erase("mlp_bias");
+  config["model_type"] = "mistral";
+  config["sliding_window"] = *window;
+  return {};
+}
+
 /// Gemma 3's converter leaves out what every Gemma 3 has in common.
 Status add_gemma3(ArchitectureKeys& keys, Json& config) {
   TRY_BIND(std::optional<int64_t> window, keys.integer("attention.sliding_window"));
@@ -260,7 +274,10 @@ Result<Json> gguf_config(const GgufParts& parts) {
   if (family->model_type == "llama" || family->model_type == "qwen3") {
     config["attention_bias"] = any_bias(parts, "attn_q") || any_bias(parts, "attn_output");
   }
-  if (family->model_type == "llama") config["mlp_bias"] = any_bias(parts, "ffn_down");
+  if (family->model_type == "llama") {
+    config["mlp_bias"] = any_bias(parts, "ffn_down");
+    TRY_STATUS(add_mistral(keys, config));
+  }
   if (family->model_type == "gemma3_text") TRY_STATUS(add_gemma3(keys, config));
   TRY_STATUS(keys.finish());
   return config;

@@ -10,6 +10,7 @@ namespace {
 /// Bounds that keep every size computed from a configuration within int64, and every count within int.
 constexpr int64_t kMostColumns = int64_t{1} << 24;
 constexpr int64_t kMostLayers = 4096;
+constexpr int64_t kMostPositions = 1 << 30;  // blocks and chunks are added to positions in 32 bits
 constexpr int64_t kMostHeads = 1 << 16;
 constexpr int64_t kMostHeadDim = 1 << 14;
 
@@ -76,8 +77,7 @@ Result<DecoderSizes> read_sizes(Config& config, const SizeDefaults& defaults, bo
   TRY_BIND(spec.hidden, read_size(config, {"hidden_size", defaults.hidden, kMostColumns}));
   TRY_BIND(sizes.ffn, read_size(config, {"intermediate_size", defaults.ffn, kMostColumns}));
   TRY_BIND(sizes.layers, read_size(config, {"num_hidden_layers", defaults.layers, kMostLayers}));
-  TRY_BIND(spec.max_positions,
-           read_size(config, {"max_position_embeddings", defaults.max_positions, std::numeric_limits<int32_t>::max()}));
+  TRY_BIND(spec.max_positions, read_size(config, {"max_position_embeddings", defaults.max_positions, kMostPositions}));
   TRY_BIND(int64_t heads, read_size(config, {"num_attention_heads", defaults.heads, kMostHeads}));
   int64_t kv_fallback = defaults.kv_heads.value_or(heads);
   TRY_BIND(int64_t kv_heads, read_size(config, {"num_key_value_heads", kv_fallback, kMostHeads}));

@@ -24,7 +24,9 @@ PackedInfo describe_segments(std::span<const QTensor> segments, std::string layo
     if (codecs.insert(segment.codec().name).second) {
       info.codec += fmt::format("{}{}", info.codec.empty() ? "" : "+", segment.codec().name);
     }
-    info.scale_origin += fmt::format("{}{}", info.scale_origin.empty() ? "" : "; ", segment.origin());
+    if (!segment.codec().is_dense()) {
+      info.scale_origin += fmt::format("{}{}", info.scale_origin.empty() ? "" : "; ", segment.origin());
+    }
     info.bytes += static_cast<int64_t>(segment.stored_bytes());
   }
   return info;

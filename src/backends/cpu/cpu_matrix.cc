@@ -154,7 +154,7 @@ Result<std::shared_ptr<const CpuMatrix>> pack_matrix(std::span<const QTensor> pa
       append(info.layout, layout_text(segment));
     }
     append(info.codec, segment.codec);
-    append(info.scale_origin, part.origin());
+    if (!part.codec().is_dense()) append(info.scale_origin, part.origin());
     segments.push_back(std::move(segment));
   }
   TRY_BIND(PackedBytes bytes,

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 
 #include "checkpoint/strict_json.h"
@@ -9,6 +8,7 @@
 #include "models/registry.h"
 #include "ops/null_backend.h"
 #include "testing/invented_binder.h"
+#include "testing/kept_text.h"
 #include "testing/step_driver.h"
 
 namespace vernier {
@@ -44,15 +44,7 @@ TEST_P(GoldenTrace, IsAsKept) {
         return bytes;
       }()
         << " bytes\n";
-
-  std::ifstream kept(folder + "/trace.txt");
-  std::ostringstream expected;
-  expected << kept.rdbuf();
-  if (trace.str() == expected.str()) return;
-  const std::string found = ::testing::TempDir() + GetParam() + "_trace.txt";
-  std::ofstream(found) << trace.str();
-  FAIL() << "the ops of " << GetParam() << " changed; compare " << folder << "/trace.txt with " << found
-         << " and keep the new one if the change is meant";
+  testing::expect_kept(folder + "/trace.txt", std::string(GetParam()) + "_trace.txt", trace.str());
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTrace,

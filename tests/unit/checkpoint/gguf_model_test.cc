@@ -116,6 +116,21 @@ TEST_F(GgufModelTest, Gemma3DefaultsThatTheFileLeavesOut) {
   EXPECT_EQ(explicit_config.raw("layer_types"), Json({"sliding_attention", "full_attention", "sliding_attention"}));
 }
 
+TEST_F(GgufModelTest, AWindowMakesAMistralOfALlama) {
+  Config config = config_of(tiny().u32("llama.attention.sliding_window", 4096));
+  EXPECT_EQ(config.text("model_type").value(), "mistral");
+  EXPECT_EQ(config.integer("sliding_window").value(), 4096);
+  EXPECT_FALSE(config.has("mlp_bias"));
+  // 0 stands for none.
+  Config without = config_of(tiny().u32("llama.attention.sliding_window", 0));
+  EXPECT_EQ(without.text("model_type").value(), "llama");
+  EXPECT_FALSE(without.has("sliding_window"));
+  EXPECT_THAT(config_error(tiny().i32("llama.attention.sliding_window", -3)), HasSubstr("is -3"));
+  GgufWriter biased = tiny().u32("llama.attention.sliding_window", 4096);
+  biased.f32_tensor("blk.0.attn_q.bias", {8}, std::vector<float>(8, 0.3f));
+  EXPECT_THAT(config_error(biased), HasSubstr("together with biases"));
+}
+
 // CKPT-8
 TEST_F(GgufModelTest, UnknownArchitectureKeysAreNamed) {
   EXPECT_THAT(config_error(tiny().f32("llama.logit_scale", 0.5f)), HasSubstr("llama.logit_scale"));
