@@ -1,4 +1,4 @@
-// SmolLM2 against llama.cpp: goldens of tools/make_peer_goldens.py. Skips by name where a model is not
+// SmolLM2 and Gemma 3 against llama.cpp: goldens of tools/make_peer_goldens.py. Skips by name where a model is not
 // fetched.
 
 #include <gtest/gtest.h>
@@ -131,7 +131,7 @@ TEST_P(Peer, PerplexityAgreesToOnePercent) {
   EXPECT_NEAR(ours / golden["value"].get<double>(), 1.0, 0.01) << "ours " << ours;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Peer, testing::Values("smollm2-135m"), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Models, Peer, testing::Values("smollm2-135m", "gemma3-270m"), [](const auto& info) {
   std::string name = info.param;
   std::ranges::replace(name, '-', '_');
   return name;
