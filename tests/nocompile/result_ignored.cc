@@ -1,4 +1,4 @@
-// A failure cannot be dropped by not looking at it.
+// BASE-1: a failure cannot be dropped by not looking at it.
 #include "base/result.h"
 
 namespace vernier {

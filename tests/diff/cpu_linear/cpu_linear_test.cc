@@ -330,6 +330,7 @@ TEST(CpuLinearEmbed, RowsAreLookedUpExactly) {
   }
 }
 
+// CPU-10
 TEST(CpuLinearChoice, EveryCandidateHasItsReason) {
   const QTensor tensor = random_matrix(codec(CodecId::kQ4_1), 16, 64, 4);
   const auto matrix = packed({&tensor, 1}, Isa::kBaseline, Numerics::kFast);

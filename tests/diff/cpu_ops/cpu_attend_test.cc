@@ -89,6 +89,7 @@ void compare(const Scene& scene, uint32_t seed, int threads) {
   }
 }
 
+// CPU-2, CPU-3: for any cut into steps. Slots that were never written hold NaN.
 TEST(CpuAttend, AgreesWithTheReferenceOverRandomScenes) {
   for (uint32_t seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);
@@ -122,6 +123,7 @@ TEST(CpuAttend, AgreesWithTheReferenceOverRandomScenes) {
   }
 }
 
+// CPU-3
 TEST(CpuAttend, DecodesWellPastTheWindow) {
   Scene scene;
   scene.spec.heads = 4;
@@ -136,6 +138,7 @@ TEST(CpuAttend, DecodesWellPastTheWindow) {
   compare(scene, 1, 2);
 }
 
+// CPU-8
 TEST(CpuAttend, LongSequencesAreCutIntoRangesAndMerged) {
   Scene scene;
   scene.spec.heads = 6;

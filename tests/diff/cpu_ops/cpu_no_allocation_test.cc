@@ -49,6 +49,7 @@ namespace {
 using testing::OpsPair;
 using testing::StepMaker;
 
+// CPU-7
 TEST(CpuNoAllocation, DecodeStepsAllocateNothingAfterWarmUp) {
   constexpr int kVocab = 400, kHidden = 64, kFfn = 96;
   for (Numerics numerics : {Numerics::kExact, Numerics::kFast}) {

@@ -44,6 +44,7 @@ TEST_F(CpuOpsTest, EmbeddingIsScaled) {
   expect_equal(pair_.cpu_ops().embed(table.cpu, 1.7f), pair_.ref_ops().embed(table.ref, 1.7f));
 }
 
+// CPU-6
 TEST_F(CpuOpsTest, APendingNormTakenTwiceIsRightBothTimes) {
   for (int cols : {40, 37, 8}) {
     auto table = pair_.weight<Split::kNone>(kVocab, cols, false, 1);
@@ -84,6 +85,7 @@ TEST_F(CpuOpsTest, GatesOfBothKinds) {
   }
 }
 
+// CPU-6
 TEST_F(CpuOpsTest, ResidualsAreAddedOnceAndTheirOtherUsersKeepThem) {
   auto table = pair_.weight<Split::kNone>(kVocab, 30, false, 1);
   auto up = pair_.weight<Split::kColumns>(20, 30, false, 0.5f);
@@ -155,6 +157,7 @@ TEST_F(CpuOpsTest, SamplingIsThatOfTheDefinition) {
   EXPECT_NE(ops.sample(logits, specs).value()[0]->token, best);
 }
 
+// CPU-9
 TEST_F(CpuOpsTest, TheLargestLogitGoesToTheLowestIdAndNaNIsAnError) {
   constexpr int kWide = 40000;
   auto one_column = [&](std::vector<float> values) {
@@ -180,6 +183,7 @@ TEST_F(CpuOpsTest, TheLargestLogitGoesToTheLowestIdAndNaNIsAnError) {
   EXPECT_FALSE(ops.sample(logits, std::span(&greedy, 1)).value()[0].ok());
 }
 
+// OPS-2: no handle outlives its step.
 TEST_F(CpuOpsTest, AnActivationOfAnEarlierStepIsRefused) {
   auto table = pair_.weight<Split::kNone>(kVocab, 16, false, 1);
   begin(1, true);

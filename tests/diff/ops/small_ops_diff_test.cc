@@ -75,6 +75,7 @@ TEST_P(SmallOpsDiff, EmbedsEachCodec) {
   }
 }
 
+// OPS-8: equal specs over equal logits draw the same token on every backend.
 TEST_P(SmallOpsDiff, SamplesTheSameTokens) {
   auto tokens = [](Backend& backend) {
     std::mt19937 random(9);

@@ -6,6 +6,7 @@
 namespace vernier {
 namespace {
 
+// ABSENT-1
 TEST(AbsentBackend, IsRefusedByNameAbsent1) {
   for (const char* name : {"cuda", "mlx"}) {
     const Result<std::unique_ptr<Backend>> backend = make_absent_backend(name);

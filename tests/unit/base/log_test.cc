@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+#include <thread>
+#include <vector>
+
 namespace vernier {
 namespace {
 
@@ -25,6 +29,26 @@ TEST_F(Log, DropsLinesBelowItsLevel) {
   EXPECT_EQ(written(), "debug: loading 1\ninfo: loading 2\nwarning: loading 3\nerror: loading 4\n");
   set_log_level(LogLevel::kOff);
   EXPECT_EQ(written(), "");
+}
+
+// BASE-3: each line is one write, so lines of several threads do not mix.
+TEST_F(Log, LinesOfSeveralThreadsStayWhole) {
+  constexpr int kThreads = 4, kLines = 200;
+  ::testing::internal::CaptureStderr();
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([t] {
+        for (int i = 0; i < kLines; ++i) log_error("{}", std::string(300, static_cast<char>('a' + t)));
+      });
+    }
+  }
+  std::istringstream written(::testing::internal::GetCapturedStderr());
+  int lines = 0;
+  for (std::string line; std::getline(written, line); ++lines) {
+    ASSERT_EQ(line, "error: " + std::string(300, line.back()));
+  }
+  EXPECT_EQ(lines, kThreads * kLines);
 }
 
 TEST_F(Log, ReadsTheNamesItWrites) {

@@ -25,6 +25,7 @@ TEST(Progress, IsNeverWholeBeforeTheEnd) {
   EXPECT_NE(empty.line(0).find("100 %"), std::string::npos) << "nothing to do is done";
 }
 
+// BASE-4
 TEST(Progress, LeavesNothingOnAStreamThatIsNoTerminalBase4) {
   std::FILE* file = std::tmpfile();
   ASSERT_NE(file, nullptr);

@@ -39,6 +39,7 @@ TEST(Result, HoldsMoveOnlyValues) {
   EXPECT_EQ(*value, 5);
 }
 
+// BASE-2
 TEST(ResultDeathTest, ReadingTheAbsentHalfAborts) {
   Result<int> failed = parse_digit('x');
   EXPECT_DEATH((void)failed.value(), "expected a digit");

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <string>
 
 #include "models/decoder.h"
 #include "models/registry.h"
@@ -316,6 +318,35 @@ TEST_F(CheckpointBinderTest, RopeFactorsReachTheModel) {
   std::vector<float> halved = plain->layers[0].attn.rope.frequencies();
   for (float& frequency : halved) frequency /= 2;
   EXPECT_EQ(scaled->layers[0].attn.rope.frequencies(), halved);
+}
+
+/// Bytes of a file that are resident in this process, of all its mappings.
+size_t resident_bytes(const std::string& path) {
+  std::ifstream maps("/proc/self/smaps");
+  size_t kilobytes = 0;
+  bool of_file = false;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find('-') < line.find(' ')) of_file = line.ends_with(path);
+    if (of_file && line.starts_with("Rss:")) kilobytes += std::stoul(line.substr(4));
+  }
+  return kilobytes << 10;
+}
+
+// CKPT-10: pages that a backend has packed are given back, so weights are not resident twice.
+TEST_F(CheckpointBinderTest, PackedPagesAreGivenBack) {
+  constexpr size_t kRows = 4096, kBytes = 256 * kRows * sizeof(float);
+  GgufWriter writer;
+  TinyModel::add_metadata(writer);
+  writer.f32_tensor("blk.0.attn_v.weight", {256, kRows}, std::vector<float>(256 * kRows, 0.3f));
+  const std::string path = folder_.write("large.gguf", writer.bytes());
+  CheckpointBinder& binder = open(path);
+  size_t sum = 0;
+  for (std::byte byte : checkpoint_->tensors()[0].bytes) sum += static_cast<size_t>(byte);
+  EXPECT_GT(sum, 0u);
+  if (resident_bytes(path) < kBytes) GTEST_SKIP() << "this system does not say in /proc/self/smaps what is resident";
+  auto bound = binder.weight<Split::kNone>({{"model.layers.0.self_attn.v_proj", kRows, 0}}, 256);
+  ASSERT_TRUE(bound.ok()) << bound.error().to_string();
+  EXPECT_LT(resident_bytes(path), kBytes / 4);
 }
 
 TEST_F(CheckpointBinderTest, TheReportSaysWhatBecameOfEachTensor) {

@@ -29,6 +29,7 @@ TEST(CpuIsa, ARefusalListsWhatTheMachineHas) {
   EXPECT_THAT(lacking.error().message, testing::HasSubstr(std::string(name(machine_isas().back()))));
 }
 
+// CPU-1: the system lists only sets whose registers it saves.
 TEST(CpuIsa, AgreesWithTheKernelsOwnList) {
   std::ifstream file("/proc/cpuinfo");
   std::string text((std::istreambuf_iterator<char>(file)), {});

@@ -1,4 +1,4 @@
-# cmake -DNM=nm -DOBJECTS=a.o,b.o -P kernel_symbols.cmake: fails if an object built with the flags of an instruction set
+# CPU-1. cmake -DNM=nm -DOBJECTS=a.o,b.o -P kernel_symbols.cmake: fails if an object built with the flags of an instruction set
 # defines a symbol that the linker may use for another file's (weak: templates and inline functions of headers).
 string(REPLACE "," ";" objects "${OBJECTS}")
 foreach(object IN LISTS objects)

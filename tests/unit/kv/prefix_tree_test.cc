@@ -85,6 +85,7 @@ TEST(PrefixTree, AnExactRepeatLeavesTheLastTokenToCompute) {
 }
 
 // Public fault: adapter name and tenant salt collided in the block hash (vllm 44701, 30931).
+// KV-5
 TEST(PrefixTree, TenantAdapterAndWeightVersionAreKeysOfTheirOwn) {
   Shelf shelf(4, {std::nullopt}, 64);
   EXPECT_EQ(shelf.visit(Shelf::prompt(17), {5, 0, 0}), 0);
@@ -109,6 +110,7 @@ TEST(PrefixTree, MediaThatDifferInOneBitAreDifferent) {
 }
 
 // Public fault: with a block larger than the window all of the last leaf was out of the window (sglang 29860).
+// KV-6
 TEST(PrefixTree, ABlockLargerThanTheWindowStillEndsAHit) {
   for (int32_t tokens : {15, 16, 17, 31, 32, 33}) {
     Shelf shelf(16, {std::nullopt, 8}, 16);

@@ -34,6 +34,7 @@ TEST(CacheSpecs, LayersOfOneWindowShareAClass) {
   EXPECT_EQ(cache_classes(cache_specs(*read(llama_config()), CodecId::kF32)), 1);
 }
 
+// MODELS-5: every weight is named once, q, k, v as one matrix and gate, up as another.
 TEST(Decoder, BindsEveryWeightOnce) {
   NullBackend backend;
   InventedBinder binder(backend, 1);

@@ -26,7 +26,7 @@ class NullOpsTest : public ::testing::Test {
   NullBackend backend_;
 };
 
-// OPS-6: bytes are those of the activations that live together, and handles give theirs back.
+// OPS-6, OPS-2: bytes are those of the activations that live together, and handles give theirs back, once.
 TEST_F(NullOpsTest, CountsLiveBytes) {
   StepDriver driver(backend_, {cache()}, {});
   auto& ops = dynamic_cast<NullOps&>(driver.ops());

@@ -12,6 +12,28 @@ const LogitEdit* find(const SampleSpec& spec, int32_t token) {
   return it == spec.edits.end() ? nullptr : &*it;
 }
 
+bool equal(const LogitEdit& a, const LogitEdit& b) {
+  return a.token == b.token && a.bias == b.bias && a.repetition == b.repetition && a.penalty == b.penalty;
+}
+
+// SAMPLING-1: what another request generates beside this one changes nothing.
+TEST(TokenHistory, ASpecDependsOnItsOwnTokensAlone) {
+  const std::vector<int32_t> prompt = {3, 5}, other_prompt = {5, 5, 9};
+  SamplingParams params{.repetition_penalty = 1.3F, .frequency_penalty = 0.6F, .logit_bias = {{7, 1.7F}}, .seed = 42};
+  TokenHistory alone(prompt), beside(prompt), other(other_prompt);
+  for (int32_t token : {5, 7, 3}) {
+    alone.append(token);
+    beside.append(token);
+    other.append(token + 1);
+    (void)other.next_spec(params, 1);
+    const SampleSpec expected = alone.next_spec(params, 0), found = beside.next_spec(params, 0);
+    EXPECT_EQ(found.seed, expected.seed);
+    EXPECT_EQ(found.position, expected.position);
+    EXPECT_TRUE(std::ranges::equal(found.edits, expected.edits, equal));
+  }
+}
+
+// SAMPLING-2
 TEST(TokenHistory, OpenAIPenaltiesSeeTheOutputAndRepetitionThePromptToo) {
   const std::vector<int32_t> prompt = {3, 3, 5};
   TokenHistory history(prompt);
@@ -28,6 +50,7 @@ TEST(TokenHistory, OpenAIPenaltiesSeeTheOutputAndRepetitionThePromptToo) {
   EXPECT_FLOAT_EQ(find(spec, 7)->penalty, 0.6F + 0.3F);
 }
 
+// SAMPLING-2
 TEST(TokenHistory, LlamaPenaltiesSeeTheLast64TokensWithThePrompt) {
   std::vector<int32_t> prompt(70, 1);
   prompt.back() = 2;
@@ -43,6 +66,7 @@ TEST(TokenHistory, LlamaPenaltiesSeeTheLast64TokensWithThePrompt) {
   EXPECT_EQ(find(history.next_spec(params, 0), 1), nullptr);
 }
 
+// SAMPLING-3
 TEST(TokenHistory, FurtherChoicesHaveSeedsOfTheirOwn) {
   TokenHistory history({});
   SamplingParams params{.seed = 42};
@@ -51,6 +75,7 @@ TEST(TokenHistory, FurtherChoicesHaveSeedsOfTheirOwn) {
   EXPECT_EQ(choice_seed(1, 1), 0U);  // fmix64(0) = 0: the bijection's fixed point
 }
 
+// SAMPLING-4
 TEST(SamplingParams, OutOfRangeFieldsAreNamed) {
   SamplingParams params{.top_p = 7};
   EXPECT_NE(params.check(10).error().message.find("top_p"), std::string::npos);

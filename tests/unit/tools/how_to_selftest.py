@@ -23,6 +23,7 @@ class HowTo(unittest.TestCase):
             self.assertEqual(len(files), 3, f"{family}: {files}")
             self.assertTrue({"src/models/families.h", "src/models/registry.cc"} < set(files), f"{family}: {files}")
 
+    # MODELS-1
     def test_no_decoder_asks_for_a_name(self):
         for path in ("src/models/decoder.cc", "src/models/decoder.h"):
             self.assertNotRegex(TEXTS[path].lower(), r"gemma|qwen|mistral")

@@ -15,6 +15,7 @@ Choice choice_of(std::initializer_list<ReasonCode> codes) {
   return choice;
 }
 
+// TUNE-1
 TEST(Choice, TheChosenOneIsFoundWhereverItStandsTune1) {
   EXPECT_EQ(choice_of({ReasonCode::kNeedsIsa, ReasonCode::kChosen, ReasonCode::kSlower}).chosen().kernel,
             "kernel_chosen");
@@ -25,6 +26,7 @@ TEST(ChoiceDeathTest, AChoiceWithoutOneIsAProgrammersErrorTune1) {
   EXPECT_DEATH((void)choice_of({ReasonCode::kSlower}).chosen(), "no kernel was chosen for linear\\(codec=q4_1");
 }
 
+// TUNE-2
 TEST(Choice, EachReasonHasANameOfItsOwnTune2) {
   std::set<std::string_view> names;
   for (int code = 0; code <= static_cast<int>(ReasonCode::kNotBuilt); ++code) {
@@ -34,6 +36,7 @@ TEST(Choice, EachReasonHasANameOfItsOwnTune2) {
   }
 }
 
+// TUNE-3
 TEST(Problem, PrintsItsFactsInTheirOrderTune3) {
   EXPECT_EQ(choice_of({}).problem.to_string(), "linear(codec=q4_1, rows=576, batch=1)");
   EXPECT_EQ((Problem{"attend", {}}).to_string(), "attend()");
