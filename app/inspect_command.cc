@@ -64,7 +64,8 @@ Status run_inspect(const std::string& given) {
     nlohmann::json all = {{"path", path}, {"report", report.to_json()}};
     if (spec.ok()) all["model"] = to_json(*spec);
     if (!spec.ok()) all["refused"] = spec.error().to_string();
-    fmt::print("{}\n", all.dump(2));
+    // A path may hold bytes that are no UTF-8.
+    fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     return {};
   }
   fmt::print("{}\nformat       {}, {} in {} tensors\n", path, report.format, format_bytes(report.stored_bytes()),

@@ -90,6 +90,10 @@ Status run_logits(const LogitsFlags& flags) {
   }
   progress.finish();
   TRY_STATUS(write_safetensors(flags.out, tensors));
+  if (global_options().json) {
+    fmt::print("{}\n", nlohmann::json{{"lists", lists.size()}, {"tokens", all_tokens}, {"vocab", spec.vocab}}.dump());
+    return {};
+  }
   fmt::print("{}: logits of {} lists, {} tokens\n", flags.out, lists.size(), all_tokens);
   return {};
 }

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -22,9 +20,14 @@ void add_commands(CLI::App& app) {
 
 int main(int argc, char** argv) {
   try {
-    return static_cast<int>(vernier::run_program(vernier::add_commands, {argv + 1, argv + argc}));
+    const auto code = vernier::run_program(vernier::add_commands, {argv + 1, argv + argc});
+    // A full disk must not pass for an answer.
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return static_cast<int>(code);
+    std::fputs("error: standard output does not take what was written; what it holds is not whole\n", stderr);
+    return static_cast<int>(code == vernier::ExitCode::kSuccess ? vernier::ExitCode::kFailed : code);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "error: unexpected: {}\n", error.what());
+    // fmt::print throws where standard error takes nothing either.
+    std::fprintf(stderr, "error: unexpected: %s\n", error.what());
     return static_cast<int>(vernier::ExitCode::kFailed);
   }
 }

@@ -1,6 +1,7 @@
 #include "app/model_flags.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "app/commands.h"
@@ -31,13 +32,20 @@ void ModelFlags::add_to(CLI::App& command) {
       ->capture_default_str();
   command.add_option("--kv-cache-dtype", kv_cache_dtype, "Stored type of keys and values: auto, f32, f16, bf16")
       ->capture_default_str();
-  command.add_option("--max-model-len", max_model_len,
-                     "Longest sequence in tokens (default: the model's, at most 8192)");
+  command
+      .add_option("--max-model-len", max_model_len, "Longest sequence in tokens (default: the model's, at most 8192)")
+      ->check(CLI::Range(1, std::numeric_limits<int32_t>::max()));
 }
 
 Result<RunnerOptions> ModelFlags::runner_options(const DecoderSpec& spec) const {
   RunnerOptions options;
   TRY_BIND(options.kv_type, parse_cache_type(kv_cache_dtype));
+  if (max_model_len > spec.max_positions) {
+    return invalid_argument(
+        "--max-model-len {}: the model was made for {} tokens (max_position_embeddings); give at "
+        "most that, or leave it out for {}",
+        max_model_len, spec.max_positions, std::min<int64_t>(spec.max_positions, kDefaultContext));
+  }
   const auto own_limit = static_cast<int32_t>(std::min<int64_t>(spec.max_positions, kDefaultContext));
   options.context_tokens = max_model_len > 0 ? max_model_len : own_limit;
   return options;

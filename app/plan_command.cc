@@ -33,12 +33,12 @@ struct MemoryPlan {
   int64_t total_bytes(int32_t context) const { return weight_bytes + step_bytes + cache_bytes(context); }
   /// Longest context, of what the model was made for, that fits; 0 where none does.
   int32_t longest_context() const {
-    int32_t fits = 0, beyond = max_positions + 1;
+    int64_t fits = 0, beyond = int64_t{max_positions} + 1;
     while (beyond - fits > 1) {
-      const int32_t middle = fits + (beyond - fits) / 2;
-      (total_bytes(middle) <= available_bytes ? fits : beyond) = middle;
+      const int64_t middle = fits + (beyond - fits) / 2;
+      (total_bytes(static_cast<int32_t>(middle)) <= available_bytes ? fits : beyond) = middle;
     }
-    return fits;
+    return static_cast<int32_t>(fits);
   }
 };
 
@@ -78,10 +78,16 @@ Result<MemoryPlan> make_plan(const ModelFlags& flags) {
   return plan;
 }
 
+Status does_not_fit(const MemoryPlan& plan) {
+  return make_error(ErrorCode::kOutOfMemory, "the weights alone take {}, {} is available; use a narrower checkpoint",
+                    format_bytes(plan.weight_bytes), format_bytes(plan.available_bytes));
+}
+
 Status run_plan(const ModelFlags& flags) {
   TRY_BIND(MemoryPlan plan, make_plan(flags));
   std::vector<int32_t> contexts;
-  for (int32_t context = 2048; context < plan.max_positions; context *= 4) contexts.push_back(context);
+  for (int64_t context = 2048; context < plan.max_positions; context *= 4)
+    contexts.push_back(static_cast<int32_t>(context));
   contexts.push_back(plan.max_positions);
   if (flags.max_model_len > 0) contexts = {flags.max_model_len};
   const int32_t longest = plan.longest_context();
@@ -100,7 +106,7 @@ Status run_plan(const ModelFlags& flags) {
                                       {"longest_context_tokens", longest},
                                       {"contexts", rows}}
                            .dump(2));
-    return {};
+    return longest == 0 ? does_not_fit(plan) : Status();
   }
   fmt::print("weights {}, a step of {} rows {}; {} available\n\n", format_bytes(plan.weight_bytes), plan.chunk_rows,
              format_bytes(plan.step_bytes), format_bytes(plan.available_bytes));
@@ -110,10 +116,7 @@ Status run_plan(const ModelFlags& flags) {
                format_bytes(plan.total_bytes(context)),
                plan.total_bytes(context) <= plan.available_bytes ? "fits" : "does not fit");
   }
-  if (longest == 0) {
-    return make_error(ErrorCode::kOutOfMemory, "the weights alone take {}, {} is available; use a narrower checkpoint",
-                      format_bytes(plan.weight_bytes), format_bytes(plan.available_bytes));
-  }
+  if (longest == 0) return does_not_fit(plan);
   fmt::print("\nlongest context that fits: {} tokens of the {} that the model was made for\n", longest,
              plan.max_positions);
   return {};

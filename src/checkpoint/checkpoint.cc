@@ -18,6 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 bool begins_with_gguf(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return false;  // reading a pipe would wait for a writer
   std::array<char, 4> magic{};
   std::ifstream(path, std::ios::binary).read(magic.data(), magic.size());
   return std::string_view(magic.data(), magic.size()) == "GGUF";

@@ -37,6 +37,11 @@ Outcome vernier(const std::string& arguments, bool with_errors = false) {
   return outcome;
 }
 
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 /// A folder's model, small enough to be in the repository.
 std::string tiny_model(const std::string& name) {
   return std::string(VERNIER_TEST_DATA) + "/models/" + name;
@@ -54,6 +59,35 @@ TEST(EndToEnd, SaysWithItsExitCodeWhatKindOfErrorItWas) {
   EXPECT_LT(refused.exit_code, 128) << "ended by a signal: " << refused.output;
 }
 
+TEST(EndToEnd, HostileInputIsRefusedWithAMessage) {
+  testing::TempFolder folder;
+  std::string model = bytes_of(tiny_model("llama") + "/model.safetensors");
+  folder.write("cut/config.json", bytes_of(tiny_model("llama") + "/config.json"));
+  folder.write("cut/model.safetensors", model.substr(0, model.size() / 2));
+  folder.write("fake.gguf", "no model at all");
+  folder.write("notes.txt", "no model at all");
+  folder.write("empty/notes.txt", "");
+  ASSERT_EQ(std::system(("mkfifo " + folder.path("pipe.gguf")).c_str()), 0);
+  for (const char* command : {"inspect", "explain", "plan", "run", "chat", "bench"}) {
+    for (const char* name : {"cut", "fake.gguf", "notes.txt", "empty", "pipe.gguf", "\xff\xfe"}) {
+      const char* prompt = std::string(command) == "run" ? " hi" : "";
+      const std::string path = " '" + folder.path(name) + "'";
+      const Outcome outcome = vernier(command + path + prompt + " </dev/null", true);
+      EXPECT_GE(outcome.exit_code, 2) << command << " " << name << ": " << outcome.output;
+      EXPECT_LE(outcome.exit_code, 5) << command << " " << name << ": " << outcome.output;
+      EXPECT_NE(outcome.output.find("error: "), std::string::npos) << command << " " << name;
+    }
+  }
+  EXPECT_EQ(vernier("plan " + tiny_model("llama") + " --max-model-len 2000000000").exit_code, 2);
+  EXPECT_EQ(vernier("plan " + tiny_model("llama") + " --max-model-len -5").exit_code, 2);
+  EXPECT_EQ(vernier("chat " + tiny_model("llama") + " --json </dev/null").exit_code, 2);
+}
+
+TEST(EndToEnd, AFullDiskIsNoSuccess) {
+  EXPECT_EQ(vernier("doctor >/dev/full", true).exit_code, 1);
+  EXPECT_EQ(vernier("inspect --json " + tiny_model("llama") + " >/dev/full", true).exit_code, 1);
+}
+
 TEST(EndToEnd, TokenizesBothWaysAndRendersOverJsonLines) {
   const std::string tokenizer = std::string(VERNIER_TEST_DATA) + "/tokenizers/mini-merges.json";
   testing::TempFolder folder;
@@ -67,11 +101,6 @@ TEST(EndToEnd, TokenizesBothWaysAndRendersOverJsonLines) {
   const std::string template_line = R"({"template": "{{ a }}-{{ a | upper }}", "context": {"a": "x"}})";
   const Outcome rendered = vernier("render --jsonl <" + folder.write("templates", template_line + "\n"));
   EXPECT_EQ(nlohmann::json::parse(rendered.output).at("text"), "x-X");
-}
-
-std::string bytes_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /// The int32 numbers of one tensor of a safetensors file.
