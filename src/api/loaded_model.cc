@@ -6,38 +6,10 @@
 #include <thread>
 
 #include "api/load_tokenizer.h"
+#include "api/template_tokens.h"
 #include "models/registry.h"
 
 namespace vernier {
-namespace {
-
-/// The names under which templates know the model's special tokens: "bos_token" and the like, with their texts.
-std::vector<std::pair<std::string, std::string>> special_tokens(const Checkpoint& checkpoint,
-                                                                const Tokenizer& tokenizer) {
-  std::vector<std::pair<std::string, std::string>> tokens;
-  const TokenizerSource& source = checkpoint.tokenizer();
-  if (source.tokenizer_config.is_object()) {
-    for (const auto& [key, value] : source.tokenizer_config.items()) {
-      if (!key.ends_with("_token")) continue;
-      const nlohmann::json& text = value.is_object() && value.contains("content") ? value["content"] : value;
-      if (text.is_string()) tokens.emplace_back(key, text.get<std::string>());
-    }
-  }
-  if (source.gguf != nullptr) {
-    for (const char* kind : {"bos", "eos", "pad", "unknown"}) {
-      const GgufValue* id = source.gguf->find(fmt::format("tokenizer.ggml.{}_token_id", kind));
-      const auto number = id != nullptr ? id->as_integer() : std::nullopt;
-      if (!number) continue;
-      const auto text = tokenizer.token_text(static_cast<int32_t>(*number));
-      const std::string name = std::string_view(kind) == "unknown" ? "unk" : kind;
-      if (text) tokens.emplace_back(name + "_token", *text);
-    }
-  }
-  return tokens;
-}
-
-}  // namespace
-
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& path, const LoadOptions& options) {
   std::unique_ptr<LoadedModel> model(new LoadedModel);
   TRY_BIND(model->checkpoint_, Checkpoint::open(path));
@@ -80,7 +52,7 @@ Result<std::vector<int32_t>> LoadedModel::encode_chat(const nlohmann::ordered_js
   ChatInput input;
   input.messages = messages;
   input.add_generation_prompt = true;
-  input.special_tokens = special_tokens(*checkpoint_, *tokenizer);
+  input.special_tokens = template_tokens(*checkpoint_, *tokenizer);
   TRY_BIND(Rendered rendered, chat_template->render(input));
   return tokenizer->encode(rendered.text,
                            {.add_special = false, .parse_special = true, .caller_ranges = rendered.caller_ranges});

@@ -67,7 +67,7 @@ ApiError api_error(const Error& error) {
     case ErrorCode::kTimeout:
       return ApiError::make(504, error.message, "timeout");
     case ErrorCode::kUnavailable:
-      return ApiError::make(503, error.message, "unavailable");
+      return ApiError::make(503, error.message, "shutting_down");
     case ErrorCode::kInternal:
       break;
   }

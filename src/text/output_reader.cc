@@ -13,6 +13,7 @@ OutputReader::OutputReader(const Tokenizer& tokenizer, const OutputReaderOptions
     : detokenizer_(tokenizer, options.skip_special),
       fresh_stops_(stops),
       stops_(std::move(stops)),
+      min_tokens_(static_cast<size_t>(std::max(options.min_tokens, 0))),
       has_stops_(!options.stops.empty()) {
   OutputParserOptions parser = options.parser;
   for (std::string_view marker : output_markers(options.format)) {
@@ -29,6 +30,7 @@ OutputReader::OutputReader(const Tokenizer& tokenizer, const OutputReaderOptions
 
 bool OutputReader::push(TokenId id, std::vector<OutputDelta>& out) {
   if (is_over_) return true;
+  ++pushed_;
   bool was_reasoning = parser_->in_reasoning();
   auto marker = std::find_if(markers_.begin(), markers_.end(), [&](const auto& m) { return m.first == id; });
   text_.clear();
@@ -48,7 +50,7 @@ bool OutputReader::push(TokenId id, std::vector<OutputDelta>& out) {
 bool OutputReader::take(std::vector<OutputDelta>& out) {
   std::vector<OutputDelta> parsed = std::exchange(parsed_, {});
   for (OutputDelta& delta : parsed) {
-    if (!has_stops_) {
+    if (!has_stops_ || pushed_ < min_tokens_) {
       out.push_back(std::move(delta));
       continue;
     }

@@ -15,6 +15,7 @@ struct OutputReaderOptions {
   OutputParserOptions parser;
   std::vector<std::string> stops;
   bool include_stop = false;
+  int32_t min_tokens = 0;    ///< a stop string that is complete with fewer tokens is text like any other
   bool skip_special = true;  ///< control tokens that are no marker leave no text
 };
 
@@ -51,6 +52,8 @@ class OutputReader {
   std::string text_;
   std::string found_stop_;
   size_t reasoning_tokens_ = 0;
+  size_t pushed_ = 0;
+  size_t min_tokens_ = 0;
   bool has_stops_ = false;
   bool is_over_ = false;
   OutputEnd end_ = OutputEnd::kStop;

@@ -1,0 +1,229 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "api/serve_model.h"
+#include "app/commands.h"
+#include "app/model_flags.h"
+#include "server/api_routes.h"
+#include "server/http_server.h"
+
+namespace vernier {
+namespace {
+
+constexpr std::string_view kScriptScheme = "script:";
+
+struct ServeFlags {
+  ModelFlags model;
+  HttpServer::Options http;
+  EngineOptions engine;
+  std::vector<std::string> names;
+  std::vector<std::string> api_keys;
+  std::string api_key_file, admin_key, admin_key_file;
+  std::string tool_parser = "auto", reasoning_parser = "auto", pooling = "last", metrics_compat = "all";
+  std::string chat_template_file, generation_config = "auto";
+  bool no_prefix_cache = false;
+  bool strict = false;
+  int grace_s = 30;
+  int header_timeout_s = 10, body_timeout_s = 30, idle_timeout_s = 120, keep_alive_s = 15;
+  int64_t max_body_mib = 64;
+};
+
+void add_http_flags(CLI::App& command, ServeFlags& flags) {
+  HttpServer::Options& http = flags.http;
+  command.add_option("--host", http.host, "Address to listen on; warns where others can reach it without a key")
+      ->capture_default_str();
+  command.add_option("--port", http.port, "Port to listen on; 0: any free one")->capture_default_str();
+  command.add_option("--unix-socket", http.unix_socket, "Listens on this path instead");
+  command.add_option("--api-key", flags.api_keys, "Key that requests must carry; may be given often");
+  command.add_option("--api-key-file", flags.api_key_file, "File of keys, one a line");
+  command.add_option("--admin-key", flags.admin_key, "Key of the administrative routes; opens all others too");
+  command.add_option("--admin-key-file", flags.admin_key_file, "File whose first line is the admin key");
+  command.add_option("--cors-origin", http.cors.origins, "Web origin that may read answers, or *; may be given often");
+  command.add_flag("--cors-credentials", http.cors.credentials, "Those origins may send credentials");
+  command.add_option("--max-body-mib", flags.max_body_mib, "Largest request body")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command.add_option("--max-connections", http.max_connections, "Open at once")->capture_default_str();
+  command.add_option("--io-threads", http.io_threads, "Threads that move bytes")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command.add_option("--worker-threads", http.worker_threads, "Threads that render and tokenise; 0: one for each core")
+      ->check(CLI::Range(0, 256))
+      ->capture_default_str();
+  const auto seconds = CLI::Range(1, 86400);
+  command.add_option("--header-timeout", flags.header_timeout_s, "Seconds for a request's header")
+      ->check(seconds)
+      ->capture_default_str();
+  command.add_option("--body-timeout", flags.body_timeout_s, "Seconds for a request's body")
+      ->check(seconds)
+      ->capture_default_str();
+  command.add_option("--idle-timeout", flags.idle_timeout_s, "Seconds that a connection may be idle")
+      ->check(seconds)
+      ->capture_default_str();
+  command.add_option("--keep-alive", flags.keep_alive_s, "Seconds of silence before a stream's comment")
+      ->check(seconds)
+      ->capture_default_str();
+  command.add_option("--grace", flags.grace_s, "Seconds for running answers after SIGTERM")
+      ->check(CLI::Range(0, 86400))
+      ->capture_default_str();
+}
+
+void add_serving_flags(CLI::App& command, ServeFlags& flags) {
+  EngineOptions& engine = flags.engine;
+  command.add_option("--served-model-name", flags.names,
+                     "What the model is called; further names are accepted as well");
+  command.add_option("--max-num-seqs", engine.max_sequences, "Choices that run at once")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  command.add_option("--max-queue", engine.max_queue, "Choices that wait; one more is answered with 429")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  command.add_option("--max-num-batched-tokens", engine.max_step_rows, "Rows of one step at most")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command.add_option("--kv-bytes", engine.cache_bytes, "Memory of keys and values; 0: four sequences of full length")
+      ->transform(CLI::AsSizeValue(false));
+  command.add_option("--block-tokens", engine.block_tokens, "Tokens of one cache block")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command.add_flag("--no-prefix-cache", flags.no_prefix_cache, "Computes every prompt from its start");
+  command.add_option("--tool-call-parser", flags.tool_parser, "How calls are written: auto, " + output_format_names())
+      ->capture_default_str();
+  command
+      .add_option("--reasoning-parser", flags.reasoning_parser,
+                  "auto, none, or how reasoning is written: " + output_format_names())
+      ->capture_default_str();
+  command.add_option("--pooling", flags.pooling, "Embeddings: last token or mean")
+      ->check(CLI::IsMember({"last", "mean"}))
+      ->capture_default_str();
+  command.add_option("--chat-template", flags.chat_template_file, "File with a template instead of the model's own");
+  command
+      .add_option("--generation-config", flags.generation_config,
+                  "Sampling where a request is silent: auto (the makers' advice) or openai")
+      ->check(CLI::IsMember({"auto", "openai"}))
+      ->capture_default_str();
+  command.add_flag("--strict-api", flags.strict, "Refuses unknown fields of requests instead of listing them");
+  command.add_option("--metrics-compat", flags.metrics_compat, "Names of other servers beside ours: all or none")
+      ->check(CLI::IsMember({"all", "none"}))
+      ->capture_default_str();
+}
+
+Result<std::optional<OutputFormat>> parse_format(const std::string& flag, const std::string& name) {
+  if (name == "auto" || name == "none") return std::optional<OutputFormat>{};
+  const auto format = find_output_format(name);
+  if (!format) return invalid_argument("{} {}: expected auto or one of {}", flag, name, output_format_names());
+  return format;
+}
+
+Result<std::string> read_text_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return not_found("{} cannot be read", path);
+  return std::string{std::istreambuf_iterator<char>(file), {}};
+}
+
+/// "smollm2-135m" of a short name, the stem of a file, the name of a folder.
+std::string name_of(const std::string& given) {
+  std::filesystem::path path = std::filesystem::path(given).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  const bool is_file = path.extension() == ".gguf" || path.extension() == ".json";
+  return is_file ? path.stem().string() : path.filename().string();
+}
+
+Result<ServeOptions> serve_options(const ServeFlags& flags) {
+  ServeOptions options;
+  options.names = flags.names;
+  options.engine = flags.engine;
+  options.engine.prefix_cache = !flags.no_prefix_cache;
+  options.engine.context_tokens = flags.model.max_model_len;
+  TRY_BIND(options.format, parse_format("--reasoning-parser", flags.reasoning_parser));
+  TRY_BIND(options.tool_format, parse_format("--tool-call-parser", flags.tool_parser));
+  options.parse_reasoning = flags.reasoning_parser != "none";
+  options.pool_mean = flags.pooling == "mean";
+  options.model_sampling = flags.generation_config == "auto";
+  if (!flags.chat_template_file.empty()) {
+    TRY_BIND(options.chat_template, read_text_file(flags.chat_template_file));
+  }
+  return options;
+}
+
+Result<std::shared_ptr<const ServedModel>> open_model(const ServeFlags& flags) {
+  TRY_BIND(ServeOptions options, serve_options(flags));
+  const bool scripted = flags.model.model.starts_with(kScriptScheme);
+  const std::string given = scripted ? flags.model.model.substr(kScriptScheme.size()) : flags.model.model;
+  if (options.names.empty()) options.names = {name_of(given)};
+  if (!scripted) {
+    TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
+    TRY_BIND(RunnerOptions runner, flags.model.runner_options(model->decoder().spec()));
+    options.kv_type = runner.kv_type;
+    options.engine.context_tokens = runner.context_tokens;
+    return serve_model(std::move(model), options);
+  }
+  TRY_BIND(std::string text, read_text_file(given));
+  TRY_BIND(ScriptFile file, ScriptFile::parse(text));
+  TRY_BIND(std::string tokenizer, find_model(file.tokenizer));
+  return serve_script(file, tokenizer, options);
+}
+
+Result<HttpServer::Options> http_options(const ServeFlags& flags, MetricRegistry& metrics) {
+  HttpServer::Options http = flags.http;
+  for (const std::string& key : flags.api_keys) {
+    if (key.empty()) return invalid_argument("--api-key is empty; it would open the server that it was meant to close");
+    http.api_keys.emplace_back(key);
+  }
+  if (!flags.api_key_file.empty()) {
+    TRY_BIND(std::vector<Secret> keys, read_key_file(flags.api_key_file));
+    http.api_keys.insert(http.api_keys.end(), keys.begin(), keys.end());
+  }
+  if (!flags.admin_key.empty()) http.admin_key = Secret(flags.admin_key);
+  if (!flags.admin_key_file.empty()) {
+    TRY_BIND(std::vector<Secret> keys, read_key_file(flags.admin_key_file));
+    http.admin_key = keys.front();
+  }
+  http.max_body_bytes = static_cast<size_t>(flags.max_body_mib) << 20;
+  http.header_timeout = std::chrono::seconds(flags.header_timeout_s);
+  http.body_timeout = std::chrono::seconds(flags.body_timeout_s);
+  http.idle_timeout = std::chrono::seconds(flags.idle_timeout_s);
+  http.keep_alive_after = std::chrono::seconds(flags.keep_alive_s);
+  http.metrics = &metrics;
+  return http;
+}
+
+Status serve(const ServeFlags& flags) {
+  const StopSignals signals;
+  MetricRegistry registry;
+  std::unique_ptr<ServerMetrics> metrics;  // outlives the model, whose engine delivers to the end
+  TRY_BIND(std::shared_ptr<const ServedModel> model, open_model(flags));
+  metrics = std::make_unique<ServerMetrics>(registry, *model, flags.metrics_compat == "all");
+  TRY_BIND(HttpServer::Options http, http_options(flags, registry));
+  ApiOptions api;
+  api.strict_fields = flags.strict;
+  api.version = VERNIER_VERSION;
+  auto context = std::make_shared<ApiContext>(model, api, registry, *metrics);
+  Router router;
+  add_api_routes(router, context);
+  TRY_BIND(std::unique_ptr<HttpServer> server, HttpServer::start(std::move(http), std::move(router)));
+  fmt::print("{} is served at {}, {} tokens of context\n", model->name(), server->address(), model->context_tokens());
+  std::fflush(stdout);
+  const int signal = signals.wait();
+  log_info("signal {}: no new requests; {} under way", signal, server->requests_under_way());
+  server->drain(std::chrono::seconds(flags.grace_s));
+  server.reset();
+  return {};
+}
+
+}  // namespace
+
+void add_serve_command(CLI::App& app) {
+  auto flags = std::make_shared<ServeFlags>();
+  CLI::App* command =
+      app.add_subcommand("serve", "Serve a model over HTTP, with OpenAI's API; script:FILE plays a script");
+  flags->model.add_to(*command);
+  add_http_flags(*command, *flags);
+  add_serving_flags(*command, *flags);
+  set_work(*command, [flags] { return serve(*flags); });
+}
+
+}  // namespace vernier

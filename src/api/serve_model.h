@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/loaded_model.h"
+#include "engine/engine.h"
+#include "server/served_model.h"
+
+namespace vernier {
+
+/// How a model is served. What is not said follows from the checkpoint.
+struct ServeOptions {
+  std::vector<std::string> names;  ///< at least one
+  EngineOptions engine;
+  CodecId kv_type = CodecId::kF16;
+  std::optional<OutputFormat> format;       ///< how reasoning and calls are written
+  std::optional<OutputFormat> tool_format;  ///< calls alone
+  bool parse_reasoning = true;
+  bool pool_mean = false;
+  std::optional<std::string> chat_template;  ///< its text, instead of the checkpoint's
+  bool model_sampling = true;  ///< the makers' advice holds where a request is silent; else OpenAI's defaults
+};
+
+/// A loaded model behind a running engine.
+Result<std::shared_ptr<const ServedModel>> serve_model(std::shared_ptr<const LoadedModel> model,
+                                                       const ServeOptions& options);
+
+/// The script in `file`, with the tokenizer, template and context length of the checkpoint at `tokenizer_path`; no
+/// weight is read.
+Result<std::shared_ptr<const ServedModel>> serve_script(const ScriptFile& file, const std::string& tokenizer_path,
+                                                        const ServeOptions& options);
+
+}  // namespace vernier

@@ -1,0 +1,230 @@
+#include "server/answer.h"
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "server/unique_id.h"
+
+namespace vernier {
+
+struct Answer::Choice {
+  std::optional<OutputReader> reader;
+  std::optional<RequestId> id;
+  bool begun = false;     // the stream has heard of it
+  bool told_all = false;  // a stop string, or a call where one is allowed: later tokens do not count
+  bool finished = false;
+  std::vector<SampledToken> untold;  // tokens whose text no step has let out
+  int64_t last_token_ns = 0;
+};
+
+namespace {
+
+void keep_part(const OutputDelta& delta, std::vector<OutputDelta>& parts) {
+  const bool joins = !parts.empty() && parts.back().kind == delta.kind && delta.kind != OutputDelta::Kind::kCallBegin;
+  if (joins) {
+    parts.back().text += delta.text;
+  } else {
+    parts.push_back(delta);
+  }
+}
+
+}  // namespace
+
+/// Keeps the answer alive until the engine's last update.
+class Answer::Sink : public RequestSink {
+ public:
+  Sink(std::shared_ptr<Answer> answer, size_t index) : answer_(std::move(answer)), index_(index) {}
+  void deliver(RequestUpdate update) override {
+    const bool last = update.last();
+    answer_->take(index_, std::move(update));
+    if (last) answer_.reset();
+  }
+
+ private:
+  std::shared_ptr<Answer> answer_;
+  size_t index_;
+};
+
+Answer::Answer(const ServedModel& model, ServerMetrics& metrics, AnswerOptions options,
+               std::unique_ptr<ReplyWriter> writer, std::shared_ptr<ResponseStream> response)
+    : model_(model),
+      engine_(*model.engine),
+      metrics_(metrics),
+      options_(std::move(options)),
+      writer_(std::move(writer)),
+      events_(std::move(response)) {}
+
+Answer::~Answer() = default;
+
+void Answer::start(std::vector<Request> requests) {
+  start_ns_ = monotonic_ns();
+  {
+    std::lock_guard lock(mutex_);
+    choices_.resize(requests.size());
+    results_.resize(requests.size());
+    open_choices_ = requests.size();
+    for (size_t i = 0; i < requests.size(); ++i) {
+      Choice& choice = choices_[i];
+      results_[i].prompt_tokens = static_cast<int32_t>(requests[i].prompt.size());
+      auto reader = OutputReader::make(*model_.tokenizer, options_.reader);
+      if (!reader.ok()) return fail(reader.error());
+      choice.reader.emplace(std::move(reader).value());
+      choice.last_token_ns = start_ns_;
+    }
+    if (options_.stream) events_.begin(options_.headers);
+  }
+  events_.response().on_gone([weak = weak_from_this()] {
+    if (auto answer = weak.lock()) answer->client_gone();
+  });
+  for (size_t i = 0; i < requests.size(); ++i) {
+    auto id = engine_.submit(std::move(requests[i]), std::make_shared<Sink>(shared_from_this(), i));
+    std::lock_guard lock(mutex_);
+    if (!id.ok()) return fail(id.error());
+    choices_[i].id = *id;
+    if (ended_ || choices_[i].told_all) engine_.cancel(*id);
+    if (ended_) return;
+  }
+}
+
+void Answer::take(size_t index, RequestUpdate update) {
+  std::lock_guard lock(mutex_);
+  if (ended_) return;
+  if (!update.prompt.empty()) results_[index].prompt = std::move(update.prompt);
+  take_tokens(index, update.tokens);
+  if (update.failed) return fail(*update.failed);
+  if (update.finished) end_choice(index, *update.finished);
+  if (ended_ || !options_.stream) return;
+  if (events_.flush() == WriteState::kClosed) cancel_all();
+}
+
+void Answer::take_tokens(size_t index, const std::vector<SampledToken>& tokens) {
+  Choice& choice = choices_[index];
+  ChoiceResult& result = results_[index];
+  std::vector<OutputDelta> deltas;
+  for (const SampledToken& token : tokens) {
+    const int64_t now_ns = monotonic_ns();
+    if (result.completion_tokens == 0 && first_token_ns_ == 0) {
+      first_token_ns_ = now_ns;
+      metrics_.observe_first_token(now_ns - start_ns_);
+    } else if (!choice.told_all && result.completion_tokens > 0) {
+      metrics_.observe_token_gap(now_ns - choice.last_token_ns);
+    }
+    choice.last_token_ns = now_ns;
+    if (choice.told_all) continue;
+    ++result.completion_tokens;
+    result.tokens.push_back(token);
+    choice.untold.push_back(token);
+    choice.told_all = choice.reader->push(token.token, deltas);
+    tell(index, deltas);
+    if (choice.told_all && choice.id) engine_.cancel(*choice.id);
+  }
+}
+
+void Answer::tell(size_t index, std::vector<OutputDelta>& deltas) {
+  Choice& choice = choices_[index];
+  ChoiceResult& result = results_[index];
+  for (const OutputDelta& delta : deltas) {
+    if (delta.kind == OutputDelta::Kind::kCallBegin) result.call_ids.push_back(unique_id("call_"));
+    fold_answer(delta, result.answer);
+    if (options_.keep_parts) keep_part(delta, result.parts);
+    if (!options_.stream) continue;
+    if (!choice.begun) writer_->begin_choice(events_, index);
+    choice.begun = true;
+    const std::string_view call_id =
+        delta.call_index < result.call_ids.size() ? std::string_view(result.call_ids[delta.call_index]) : "";
+    writer_->step(events_, {index, &delta, call_id, choice.untold});
+    choice.untold.clear();
+  }
+  deltas.clear();
+}
+
+void Answer::end_choice(size_t index, const Finished& finished) {
+  Choice& choice = choices_[index];
+  ChoiceResult& result = results_[index];
+  if (finished.reason == FinishReason::kCancelled && !choice.told_all) {
+    ended_ = true;  // not by this answer: the engine goes down
+    cancel_all();
+    return writer_->fail(events_, ApiError::make(503, "the server is going down", "shutting_down"));
+  }
+  const bool limit = !choice.told_all && finished.reason != FinishReason::kStop;
+  std::vector<OutputDelta> deltas;
+  choice.reader->finish(limit ? OutputEnd::kLimit : OutputEnd::kStop, deltas);
+  tell(index, deltas);
+
+  result.found_stop = choice.reader->found_stop();
+  if (!choice.told_all && finished.end_token) {
+    result.stop_token = finished.end_token;
+    ++result.completion_tokens;
+  }
+  const bool cut = limit && result.found_stop.empty();
+  result.end = choice.reader->finishes_with_calls() ? AnswerEnd::kToolCalls
+               : cut                                ? AnswerEnd::kLength
+                                                    : AnswerEnd::kStop;
+  result.prompt_tokens = finished.prompt_tokens;
+  result.cached_tokens = finished.cached_tokens;
+  result.reasoning_tokens = static_cast<int32_t>(choice.reader->reasoning_tokens());
+  result.ledger = finished.ledger;
+  choice.finished = true;
+  --open_choices_;
+  if (options_.stream) {
+    if (!choice.begun) writer_->begin_choice(events_, index);
+    choice.begun = true;
+    writer_->end_choice(events_, index, result, choice.untold);
+    choice.untold.clear();
+  }
+  finish_if_last();
+}
+
+void Answer::finish_if_last() {
+  if (open_choices_ > 0) return;
+  ended_ = true;
+  int64_t prompt_tokens = 0, generated_tokens = 0;
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (i % options_.choices_of_prompt == 0) prompt_tokens += results_[i].prompt_tokens;
+    generated_tokens += results_[i].completion_tokens;
+    metrics_.count_finished(results_[i]);
+  }
+  metrics_.count_answer(prompt_tokens, generated_tokens, monotonic_ns() - start_ns_);
+  if (options_.stream) {
+    writer_->end_stream(events_, results_);
+    return;
+  }
+  HttpResponse response = HttpResponse::json(writer_->whole(results_));
+  for (const auto& [name, value] : options_.headers) response.headers.add(name, value);
+  events_.response().send(std::move(response));
+}
+
+void Answer::fail(const Error& error) {
+  ended_ = true;
+  cancel_all();
+  metrics_.count_failed();
+  if (error.code == ErrorCode::kInternal) log_error("request {}: {}", options_.id, error.to_string());
+  writer_->fail(events_, api_error(error));
+}
+
+void Answer::cancel_all() {
+  for (const Choice& choice : choices_) {
+    if (choice.id && !choice.finished) engine_.cancel(*choice.id);
+  }
+}
+
+void Answer::client_gone() {
+  std::lock_guard lock(mutex_);
+  if (ended_) return;
+  ended_ = true;
+  cancel_all();
+  metrics_.count_aborted();
+}
+
+bool Answer::abort() {
+  std::lock_guard lock(mutex_);
+  if (ended_) return false;
+  ended_ = true;
+  cancel_all();
+  metrics_.count_aborted();
+  writer_->fail(events_, ApiError::make(499, "the request was aborted", "aborted"));
+  return true;
+}
+
+}  // namespace vernier

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "server/reply_writer.h"
+#include "server/served_model.h"
+#include "server/server_metrics.h"
+#include "text/output_reader.h"
+
+namespace vernier {
+
+struct AnswerOptions {
+  std::string id;  ///< of the answer and, where it is the caller's own, for /abort_request
+  bool stream = false;
+  OutputReaderOptions reader;
+  size_t choices_of_prompt = 1;  ///< consecutive requests that have one prompt
+  bool keep_parts = false;       ///< for a writer that tells the order of text, reasoning and calls
+  HeaderList headers;            ///< of the answer
+};
+
+/// One API request under way: it submits the choices, turns what the engine delivers into deltas, and streams them or
+/// folds them into a whole answer. Lives until its last choice has ended. Any thread; the engine's delivery thread does
+/// the work, so it never waits for a client.
+///
+/// A client that goes away, a failure of one choice, and `abort` end all choices.
+class Answer : public std::enable_shared_from_this<Answer> {
+ public:
+  Answer(const ServedModel& model, ServerMetrics& metrics, AnswerOptions options, std::unique_ptr<ReplyWriter> writer,
+         std::shared_ptr<ResponseStream> response);
+
+  ~Answer();
+
+  /// Submits them all, one choice each. If one is refused the answer is that error.
+  void start(std::vector<Request> requests);
+  /// Ends it with an error. False if it had ended before.
+  bool abort();
+
+  const std::string& id() const { return options_.id; }
+
+ private:
+  class Sink;
+  struct Choice;
+
+  void take(size_t index, RequestUpdate update);
+  void take_tokens(size_t index, const std::vector<SampledToken>& tokens);
+  void tell(size_t index, std::vector<OutputDelta>& deltas);
+  void end_choice(size_t index, const Finished& finished);
+  void finish_if_last();
+  void fail(const Error& error);
+  void cancel_all();
+  void client_gone();
+
+  const ServedModel& model_;
+  Engine& engine_;  // model_.engine, reachable also while that is being destroyed
+  ServerMetrics& metrics_;
+  AnswerOptions options_;
+  std::unique_ptr<ReplyWriter> writer_;
+  EventStream events_;
+
+  std::mutex mutex_;  // guards all below
+  std::vector<Choice> choices_;
+  std::vector<ChoiceResult> results_;
+  size_t open_choices_ = 0;
+  bool ended_ = false;  // answered, failed or given up: nothing more is told
+  int64_t start_ns_ = 0;
+  int64_t first_token_ns_ = 0;
+};
+
+}  // namespace vernier

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/constraint.h"
+#include "server/generation_settings.h"
+#include "server/prompt.h"
+#include "server/tool_settings.h"
+
+namespace vernier {
+
+/// A conversation to answer, typed and checked: what chat and, in its own words, the Responses API ask for.
+struct ChatRequest {
+  GenerationSettings generation;
+  ToolSettings tools;
+  std::optional<Constraint> constraint;  ///< tools included
+  ChatPromptInput prompt;                ///< `tools` is set where it is rendered
+  bool stream = false;
+  bool usage_in_stream = false;
+  std::vector<std::string> ignored;  ///< fields for the answer's header
+};
+
+/// The body of /v1/chat/completions.
+Result<ChatRequest> read_chat_request(const Json& body, const ServedModel& model, bool strict);
+
+/// `stream` and `stream_options`.
+Status read_stream_options(Fields& fields, bool& stream, bool& usage_in_stream);
+
+Result<Prompt> render_chat(const ServedModel& model, ChatRequest& request);
+
+}  // namespace vernier

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace vernier {
+
+/// A request's JSON. Keys keep their order, since templates print schemas; of equal keys the last wins.
+using Json = nlohmann::ordered_json;
+
+struct JsonLimits {
+  size_t nesting = 200;
+  /// Members of one object, each compared with those before it: objects keep their order and are searched in it.
+  size_t key_comparisons = size_t{50} << 20;
+};
+
+/// The object that a request's body must be. The message of a refusal names the byte where reading ended.
+Result<Json> parse_body(std::string_view text, const JsonLimits& limits = {});
+
+}  // namespace vernier

@@ -1,0 +1,97 @@
+#include <gtest/gtest.h>
+
+#include "unit/server_routes/route_fixture.h"
+
+namespace vernier {
+namespace {
+
+using nlohmann::json;
+using testing::RouteFixture;
+
+constexpr const char* kTextScript = R"({"tokenizer": "t", "format": "plain", "replies": [
+  {"match": "sun", "pieces": [" shines"]}, {"match": "", "pieces": ["a", "é", "c", "d"]}]})";
+
+json ask(RouteFixture& fixture, json more) {
+  json body = {{"model", "tiny"}};
+  body.update(more);
+  const auto answer = fixture.post("/v1/completions", body);
+  EXPECT_EQ(answer->status(), 200) << answer->body();
+  return answer->json();
+}
+
+// C01, C09: prompts in their order, n choices of each.
+TEST(Completions, NumberChoicesPromptByPrompt) {
+  RouteFixture fixture(kTextScript);
+  const json body = ask(fixture, {{"prompt", {"The sun", "A cat"}}, {"n", 2}});
+  ASSERT_EQ(body["choices"].size(), 4U);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(body["choices"][i]["index"], i);
+  EXPECT_EQ(body["choices"][0]["text"], " shines");
+  EXPECT_EQ(body["choices"][3]["text"], "aécd");
+  EXPECT_TRUE(body["id"].get<std::string>().starts_with("cmpl-"));
+  EXPECT_EQ(body["object"], "text_completion");
+}
+
+// C03, C04: the prompt stands before the text; offsets are characters.
+TEST(Completions, EchoAndCountOffsetsInCharacters) {
+  RouteFixture fixture(kTextScript);
+  const json choice =
+      ask(fixture, {{"prompt", "Hi"}, {"echo", true}, {"logprobs", 0}, {"max_tokens", 3}})["choices"][0];
+  EXPECT_EQ(choice["text"], "Hiaéc");
+  const json& lists = choice["logprobs"];
+  EXPECT_TRUE(lists["token_logprobs"][0].is_null());
+  std::string text;
+  for (const json& token : lists["tokens"]) text += token;
+  EXPECT_EQ(text, "Hiaéc");
+  EXPECT_EQ(lists["text_offset"].back(), 4) << "after H, i, a, é";
+}
+
+// C02: 0 tokens are for scoring alone.
+TEST(Completions, ScoreAPromptWithoutGoingOn) {
+  RouteFixture fixture(kTextScript);
+  const json body = ask(fixture, {{"prompt", "Hi"}, {"echo", true}, {"max_tokens", 0}});
+  EXPECT_EQ(body["choices"][0]["text"], "Hi");
+  EXPECT_EQ(body["usage"]["completion_tokens"], 0);
+  EXPECT_EQ(fixture.post("/v1/completions", {{"model", "tiny"}, {"prompt", "Hi"}, {"max_tokens", 0}})->status(), 400);
+}
+
+// C05 to C08: what cannot be done is refused with its field.
+TEST(Completions, AreRefusedByField) {
+  RouteFixture fixture(kTextScript);
+  const std::pair<json, const char*> cases[] = {
+      {{{"prompt", json::array()}}, "prompt"},
+      {{{"prompt", {1, "a"}}}, "prompt"},
+      {{{"prompt", {99999999}}}, "prompt"},
+      {{{"prompt", {1.5}}}, "prompt"},
+      {{{"prompt", "a"}, {"best_of", 1}, {"n", 2}}, "best_of"},
+      {{{"prompt", "a"}, {"best_of", 2}, {"stream", true}}, "best_of"},
+      {{{"prompt", "a"}, {"suffix", "b"}}, "suffix"},
+      {{{"prompt", "a"}, {"logprobs", 21}}, "logprobs"},
+      {json::object(), "prompt"},
+  };
+  for (const auto& [more, place] : cases) {
+    json body = {{"model", "tiny"}};
+    body.update(more);
+    const auto answer = fixture.post("/v1/completions", body);
+    EXPECT_EQ(answer->status(), 400) << body;
+    EXPECT_EQ(answer->json()["error"]["param"], place) << answer->body();
+  }
+}
+
+// C07, S10: pieces of text, one finish for each choice.
+TEST(Completions, StreamPieces) {
+  RouteFixture fixture(kTextScript);
+  const auto answer = fixture.post("/v1/completions", {{"model", "tiny"}, {"prompt", "x"}, {"stream", true}});
+  std::string text;
+  size_t finishes = 0;
+  for (const json& event : answer->events()) {
+    text += event["choices"][0]["text"];
+    finishes += event["choices"][0]["finish_reason"].is_null() ? 0 : 1;
+    EXPECT_EQ(event["object"], "text_completion");
+  }
+  EXPECT_EQ(text, "aécd");
+  EXPECT_EQ(finishes, 1U);
+  EXPECT_TRUE(answer->body().ends_with("data: [DONE]\n\n"));
+}
+
+}  // namespace
+}  // namespace vernier

@@ -1,0 +1,118 @@
+#include <gtest/gtest.h>
+
+#include "server/field_table.h"
+#include "server/json_body.h"
+#include "server/json_writer.h"
+#include "server/request_fields.h"
+#include "server/unique_id.h"
+
+namespace vernier {
+namespace {
+
+std::string refusal(const std::string& body) {
+  auto parsed = parse_body(body);
+  return parsed.ok() ? "" : parsed.error().message;
+}
+
+// T03: the message names the byte where reading ended.
+TEST(RequestBody, NamesTheByteWhereReadingEnded) {
+  EXPECT_NE(refusal(R"({"model": x})").find("byte 10"), std::string::npos) << refusal(R"({"model": x})");
+  EXPECT_NE(refusal("{\"a\": \"\xff\"}").find("byte 7"), std::string::npos) << refusal("{\"a\": \"\xff\"}");
+  for (const char* body : {"", "[]", "1", "null", "\"x\"", "{", R"({"a":1,})", R"({"a":1} x)", "{'a':1}"}) {
+    EXPECT_NE(refusal(body), "") << body;
+  }
+}
+
+// T07, I16: nesting, numbers and texts that are none are refused without a deep stack; of equal keys the last wins.
+TEST(RequestBody, RefusesWhatCannotBeMeant) {
+  EXPECT_NE(refusal("{\"a\":" + std::string(10000, '[') + std::string(10000, ']') + "}").find("deeper"),
+            std::string::npos);
+  EXPECT_NE(refusal("{\"a\":" + std::string(1000000, '[')).find("deeper"), std::string::npos);
+  for (const char* value : {"1e400", "-1e400", "NaN", "Infinity", R"("\ud800")", R"("\udc00 x")", "\"\xed\xa0\x80\"",
+                            "\"\xc0\xaf\"", "\"a\nb\""}) {
+    EXPECT_NE(refusal(std::string("{\"a\":") + value + "}"), "") << value;
+  }
+  EXPECT_EQ(parse_body(R"({"a":1,"b":2,"a":3})").value()["a"], 3);
+}
+
+TEST(RequestBody, CountsTheComparisonsOfKeysBeforeItMakesThem) {
+  std::string body = "{\"a0\":0";
+  for (int i = 1; i < 20000; ++i) body += ",\"a" + std::to_string(i) + "\":0";
+  EXPECT_NE(refusal(body + "}").find("too many members"), std::string::npos);
+}
+
+TEST(JsonWriter, PlacesCommasAndKeepsFloatsFloats) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().text("a", "\"\n\xff").integer("b", -1).key("c").begin_array().number(1.0).number(-0.5F).null();
+  json.number(1.0 / 0.0)
+      .begin_object()
+      .end_object()
+      .end_array()
+      .boolean("d", true)
+      .named("e\"")
+      .integer(2)
+      .end_object();
+  EXPECT_EQ(out, "{\"a\":\"\\\"\\u000a\xEF\xBF\xBD\",\"b\":-1,\"c\":[1.0,-0.5,null,null,{}],\"d\":true,\"e\\\"\":2}");
+}
+
+TEST(UniqueId, NeverRepeats) {
+  std::vector<std::string> ids;
+  for (int i = 0; i < 1000; ++i) ids.push_back(unique_id("call_"));
+  EXPECT_GE(ids[0].size(), 14U);
+  std::sort(ids.begin(), ids.end());
+  EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end()), ids.end());
+}
+
+Result<Fields> checked(const Json& body, bool strict = false) {
+  return Fields::check(body, kOnChat, strict);
+}
+
+// Q08 to Q17: a field has its JSON type and range, or its name is the error's place.
+TEST(RequestFields, AreOfTheirTypeAndRangeOrRefusedByName) {
+  for (const char* body :
+       {R"({"temperature":2.1})", R"({"temperature":"0.5"})", R"({"temperature":true})", R"({"n":0})", R"({"n":1.5})",
+        R"({"n":129})", R"({"max_tokens":0})", R"({"seed":9223372036854775808})", R"({"top_logprobs":21})",
+        R"({"stream":"yes"})", R"({"logit_bias":[1]})", R"({"max_new_tokens":-1})", R"({"tools":{}})"}) {
+    const Json json = Json::parse(body);
+    auto fields = checked(json);
+    ASSERT_FALSE(fields.ok()) << body;
+    EXPECT_EQ(fields.error().where, json.begin().key());
+  }
+  const Json fine = Json::parse(R"({"seed":-9223372036854775808,"n":1.0,"top_p":0,"temperature":null})");
+  auto fields = checked(fine);
+  ASSERT_TRUE(fields.ok());
+  EXPECT_EQ(fields->integer("n"), 1);
+  EXPECT_FALSE(fields->has("temperature"));
+}
+
+TEST(RequestFields, StandOnceInTheTableForEachRoute) {
+  for (const RequestField& one : request_fields()) {
+    for (const RequestField& other : request_fields()) {
+      EXPECT_TRUE(&one == &other || one.name != other.name || (one.routes & other.routes) == 0) << one.name;
+    }
+  }
+}
+
+// T22: what is unknown is listed, or refused under --strict-api; what has no effect is listed too.
+TEST(RequestFields, ListWhatTheyDoNotHonour) {
+  const Json body = Json::parse(R"({"no_such_field":1,"user":"u","n":1})");
+  EXPECT_EQ(checked(body)->ignored(), (std::vector<std::string>{"no_such_field", "user"}));
+  auto strict = checked(body, true);
+  ASSERT_FALSE(strict.ok());
+  EXPECT_EQ(strict.error().where, "no_such_field");
+}
+
+// Q25: other engines' spellings; T23: what is known and not supported is refused where its value matters.
+TEST(RequestFields, KnowOtherSpellingsAndRefuseWhatTheyCannotDo) {
+  const Json body = Json::parse(R"({"max_new_tokens":3,"rid":"r"})");
+  auto fields = checked(body);
+  EXPECT_EQ(fields->integer("max_tokens"), 3);
+  EXPECT_EQ(fields->spelling("max_tokens"), "max_new_tokens");
+  EXPECT_EQ(fields->text("request_id"), "r");
+  EXPECT_EQ(checked(Json::parse(R"({"modalities":["audio"]})")).error().code, ErrorCode::kUnsupported);
+  EXPECT_TRUE(checked(Json::parse(R"({"modalities":["text"]})")).ok());
+}
+
+}  // namespace
+}  // namespace vernier
