@@ -62,12 +62,12 @@ Result<RopePair> read_ropes(Config& config, int head_dim) {
 
 /// One full layer after each `pattern - 1` sliding ones, unless `layer_types` says otherwise.
 Result<std::vector<bool>> read_sliding_layers(Config& config, int64_t layers) {
-  TRY_BIND(auto types, read_layer_types(config, layers));
+  TRY_BIND(std::vector<bool> types, read_layer_types(config, layers));
   const char* key = config.has("sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern";
   TRY_BIND(int64_t pattern, config.integer(key, 6));
   config.ignore({"sliding_window_pattern", "_sliding_window_pattern"});
   if (pattern < 1) return config_error(config, fmt::format("'{}' is {}, expected 1 or more", key, pattern));
-  if (types) return *std::move(types);
+  if (!types.empty()) return types;
   std::vector<bool> slides;
   for (int64_t layer = 0; layer < layers; ++layer) slides.push_back((layer + 1) % pattern != 0);
   return slides;

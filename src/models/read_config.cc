@@ -119,9 +119,9 @@ Result<Act> read_act(Config& config, std::string_view key, std::string_view fall
   return config_error(config, fmt::format("'{}' is '{}', expected 'silu' or 'gelu_pytorch_tanh'", key, name));
 }
 
-Result<std::optional<std::vector<bool>>> read_layer_types(Config& config, int64_t layers) {
+Result<std::vector<bool>> read_layer_types(Config& config, int64_t layers) {
   const nlohmann::json& types = config.raw("layer_types");
-  if (types.is_null()) return std::optional<std::vector<bool>>();
+  if (types.is_null()) return std::vector<bool>();
   if (!types.is_array() || types.size() != static_cast<size_t>(layers)) {
     return config_error(config, fmt::format("'layer_types' has {} entries, expected one for each of {} layers",
                                             types.is_array() ? types.size() : 0, layers));
@@ -135,7 +135,7 @@ Result<std::optional<std::vector<bool>>> read_layer_types(Config& config, int64_
     }
     slides.push_back(type == "sliding_attention");
   }
-  return std::optional(std::move(slides));
+  return slides;
 }
 
 Result<std::optional<int>> read_window(Config& config, std::optional<int64_t> fallback) {
@@ -155,11 +155,11 @@ Result<std::vector<std::optional<int>>> read_qwen_windows(Config& config, int64_
   TRY_BIND(bool use, config.boolean("use_sliding_window", false));
   TRY_BIND(std::optional<int> window, read_window(config, 4096));
   TRY_BIND(int64_t full_layers, config.integer("max_window_layers", 28));
-  TRY_BIND(auto types, read_layer_types(config, layers));
+  TRY_BIND(std::vector<bool> types, read_layer_types(config, layers));
   if (!use) window.reset();
   std::vector<std::optional<int>> windows;
   for (int64_t layer = 0; layer < layers; ++layer) {
-    bool slides = types ? (*types)[static_cast<size_t>(layer)] : window.has_value() && layer >= full_layers;
+    bool slides = !types.empty() ? types[static_cast<size_t>(layer)] : window.has_value() && layer >= full_layers;
     if (slides && !window) {
       return config_error(config, fmt::format("layer {} is of type 'sliding_attention', and 'use_sliding_window' and "
                                               "'sliding_window' give no window",

@@ -35,8 +35,8 @@ Result<RopeSpec> read_rope(Config& config, int head_dim, double default_base);
 /// One set of settings as `rope_scaling` or `rope_parameters` spell it, `base` where it names none.
 Result<RopeSpec> parse_rope(const nlohmann::json& settings, const std::string& where, int head_dim, double base);
 
-/// Which layers slide, from `layer_types`; nullopt where the configuration has none.
-Result<std::optional<std::vector<bool>>> read_layer_types(Config& config, int64_t layers);
+/// Which layers slide, from `layer_types`; empty where the configuration has none.
+Result<std::vector<bool>> read_layer_types(Config& config, int64_t layers);
 /// A window in tokens, the query included; at least 1.
 Result<std::optional<int>> read_window(Config& config, std::optional<int64_t> fallback);
 /// Qwen's rule: `layer_types`, else layers from `max_window_layers` on; none unless `use_sliding_window`.
