@@ -79,6 +79,30 @@ class Candidates {
     if (std::erase_if(tokens_, below) > 0) ordered_ = std::min(ordered, tokens_.size());
   }
 
+  /// The tokens whose surprise is nearest to the expected one, until their mass reaches p. The likeliest may go.
+  void keep_typical(float p) {
+    if (p >= 1) return;
+    order(tokens_.size());  // so that the sums are added in one order
+    double mass = 0, weighted = 0;
+    for (const TokenScore& t : tokens_) {
+      mass += weight(t);
+      weighted += static_cast<double>(weight(t)) * static_cast<double>(best_.score - t.score);
+    }
+    const double expected = weighted / mass;  // both surprises less the same ln of the sum of weights
+    auto distance = [&](const TokenScore& t) {
+      return std::fabs(static_cast<double>(best_.score - t.score) - expected);
+    };
+    std::ranges::stable_sort(tokens_, {}, distance);
+    double kept_mass = 0;
+    size_t kept = 0;
+    while (kept < tokens_.size() && (kept == 0 || kept_mass < static_cast<double>(p) * mass)) {
+      kept_mass += weight(tokens_[kept++]);
+    }
+    tokens_.resize(kept);
+    best_ = *std::ranges::min_element(tokens_, higher);
+    ordered_ = 0;
+  }
+
   /// Both cuts on the distribution as it was before either.
   void keep_joint(int32_t k, float p) {
     size_t by_mass = p < 1 ? prefix_of_mass(p) : tokens_.size();
@@ -157,7 +181,7 @@ void add_logprobs(std::span<const float> logits, const SampleSpec& spec, Sampled
 }
 
 int32_t draw_token(std::span<float> logits, float best_logit, const SampleSpec& spec) {
-  const bool uncut = spec.top_k <= 0 && spec.top_p >= 1 && spec.min_p <= 0;
+  const bool uncut = spec.top_k <= 0 && spec.top_p >= 1 && spec.min_p <= 0 && spec.typical_p >= 1;
   std::vector<TokenScore> tokens;
   // Left out at once: without cuts, what no noise can lift above the best, which has at least -3.11 of it; under top_p,
   // what weighs nothing in fixed point (below e^-22.2 of the best), since the mass is reached before it.
@@ -174,10 +198,12 @@ int32_t draw_token(std::span<float> logits, float best_logit, const SampleSpec& 
       candidates.divide(spec.temperature);
       candidates.keep_min_p(spec.min_p);
       candidates.keep_top_k(spec.top_k);
+      candidates.keep_typical(spec.typical_p);
       candidates.keep_top_p(spec.top_p);
       break;
     case SamplerDialect::kSglang:
       candidates.divide(spec.temperature);
+      candidates.keep_typical(spec.typical_p);
       if (spec.min_p > 0) {
         candidates.keep_top_k(spec.top_k);
         candidates.keep_top_p(spec.top_p);
@@ -188,11 +214,13 @@ int32_t draw_token(std::span<float> logits, float best_logit, const SampleSpec& 
       break;
     case SamplerDialect::kLlama:
       candidates.keep_top_k(spec.top_k);
+      candidates.keep_typical(spec.typical_p);
       candidates.keep_top_p(spec.top_p);
       candidates.keep_min_p(spec.min_p);
       candidates.divide(spec.temperature);
       break;
     case SamplerDialect::kMlx:
+      candidates.keep_typical(spec.typical_p);
       candidates.keep_top_p(spec.top_p);
       candidates.keep_min_p(spec.min_p);
       candidates.keep_top_k(spec.top_k);
@@ -208,6 +236,10 @@ Status check_row(std::span<const float> logits, const SampleSpec& spec) {
   for (float logit : logits) any_nan |= logit != logit;
   if (any_nan) {
     return make_error(ErrorCode::kInternal, "a logit is NaN; the model or its scales are damaged: no token is drawn");
+  }
+  if (!spec.allowed.empty() && spec.allowed.size() != mask_words(logits.size())) {
+    return invalid_argument("the list of allowed tokens has {} words, {} tokens need {}", spec.allowed.size(),
+                            logits.size(), mask_words(logits.size()));
   }
   if (!spec.mask.empty() && spec.mask.size() != mask_words(logits.size())) {
     return make_error(ErrorCode::kInternal, "a grammar's mask has {} words, {} tokens need {}: no token is drawn",
@@ -235,6 +267,7 @@ Result<int32_t> draw_edited(std::span<float> logits, const SampleSpec& spec) {
   // The mask stands before the edits, so that they see what the grammar leaves, and after them: -infinity survives a
   // bias, but not a repetition factor of 0 or a bias of +infinity.
   if (!spec.mask.empty()) apply_mask(logits, spec.mask);
+  if (!spec.allowed.empty()) apply_mask(logits, spec.allowed);
   for (const LogitEdit& edit : spec.edits) apply_edit(logits[static_cast<size_t>(edit.token)], edit, spec.dialect);
   if (!spec.mask.empty()) apply_mask(logits, spec.mask);
   auto best = std::ranges::max_element(logits);  // the first of equals
@@ -298,7 +331,8 @@ float gumbel_noise(uint64_t seed, uint32_t position, uint32_t token) {
 Result<SampledToken> sample_row(std::span<float> logits, const SampleSpec& spec) {
   TRY_STATUS(check_row(logits, spec));
   std::vector<float> raw;
-  if (spec.top_logprobs >= 0 && !(spec.edits.empty() && spec.mask.empty())) raw.assign(logits.begin(), logits.end());
+  if (spec.top_logprobs >= 0 && !(spec.edits.empty() && spec.mask.empty() && spec.allowed.empty()))
+    raw.assign(logits.begin(), logits.end());
   SampledToken sampled;
   if (spec.forced >= 0) {
     CHECK(static_cast<size_t>(spec.forced) < logits.size(), "token {} is forced, of {}", spec.forced, logits.size());

@@ -31,6 +31,8 @@ struct SampleSpec {
   int32_t top_k = 0;      ///< 0: off
   float top_p = 1;
   float min_p = 0;
+  float typical_p =
+      1;  ///< before top_p: the tokens whose surprise is nearest to the expected one, of this mass together
   SamplerDialect dialect = SamplerDialect::kOpenAI;
   uint64_t seed = 0;
   uint32_t position = 0;  ///< index of the new token among the request's generated tokens
@@ -42,6 +44,7 @@ struct SampleSpec {
   /// Bit i % 32 of mask[i / 32] says whether token i may be drawn: a grammar's mask, one bit for each logit. Empty: all
   /// may. No other field can bring a masked token back. The words must live until the token is drawn.
   std::span<const uint32_t> mask = {};
+  std::span<const uint32_t> allowed = {};  ///< a second such mask: the request's own
 };
 
 /// A token and the natural log of its softmax probability before edits and cuts.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "base/random.h"
@@ -38,6 +39,7 @@ Status SamplingParams::check(int64_t vocab) const {
   TRY_STATUS(check_range("temperature", temperature, 0, kLargest));
   TRY_STATUS(check_range("top_p", top_p, 0, 1));
   TRY_STATUS(check_range("min_p", min_p, 0, 1));
+  TRY_STATUS(check_range("typical_p", typical_p, 0, 1));
   TRY_STATUS(check_range("frequency_penalty", frequency_penalty, -2, 2));
   TRY_STATUS(check_range("presence_penalty", presence_penalty, -2, 2));
   TRY_STATUS(check_range("repetition_penalty", repetition_penalty, 1e-3F, 1e3F));
@@ -50,6 +52,12 @@ Status SamplingParams::check(int64_t vocab) const {
     TRY_STATUS(check_range("logit_bias", bias, -100, 100));
   }
   return {};
+}
+
+std::vector<uint32_t> allow_only(std::span<const int32_t> tokens, int64_t vocab) {
+  std::vector<uint32_t> words(static_cast<size_t>((vocab + 31) / 32));
+  for (int32_t token : tokens) words[static_cast<size_t>(token / 32)] |= 1U << (token % 32);
+  return words;
 }
 
 Result<SamplerDialect> parse_sampler_dialect(std::string_view text) {
@@ -74,6 +82,8 @@ SampleSpec TokenHistory::next_spec(const SamplingParams& params, uint32_t choice
   spec.top_k = std::max(params.top_k, 0);
   spec.top_p = params.top_p;
   spec.min_p = params.min_p;
+  spec.typical_p = params.typical_p;
+  spec.allowed = params.allowed;
   spec.dialect = params.dialect;
   spec.seed = choice_seed(params.seed, choice);
   spec.position = static_cast<uint32_t>(tokens_.size() - prompt_tokens_);
@@ -103,6 +113,12 @@ SampleSpec TokenHistory::next_spec(const SamplingParams& params, uint32_t choice
     }
   }
   for (auto [token, bias] : params.logit_bias) edit(token).bias += bias;
+  const std::span<const int32_t> output = std::span(tokens_).subspan(prompt_tokens_);
+  for (const std::vector<int32_t>& sequence : params.banned_sequences) {
+    const std::span<const int32_t> before = std::span(sequence).first(sequence.size() - 1);
+    if (output.size() < before.size() || !std::ranges::equal(before, output.last(before.size()))) continue;
+    edit(sequence.back()).bias = -std::numeric_limits<float>::infinity();
+  }
   spec.edits.reserve(edits.size());
   for (auto& [token, entry] : edits) spec.edits.push_back(entry);
   return spec;

@@ -20,15 +20,22 @@ struct SamplingParams {
   int32_t top_k = 0;  ///< 0 or -1: off
   float top_p = 1;
   float min_p = 0;
+  float typical_p = 1;
   float repetition_penalty = 1;
   float frequency_penalty = 0;
   float presence_penalty = 0;
   std::vector<std::pair<int32_t, float>> logit_bias = {};
+  /// Of each, the last token is banned where the answer ends with the others.
+  std::vector<std::vector<int32_t>> banned_sequences = {};
+  std::vector<uint32_t> allowed = {};  ///< bit i % 32 of word i / 32: token i may be drawn; empty: all may
   uint64_t seed = 0;
   SamplerDialect dialect = SamplerDialect::kOpenAI;
 
   Status check(int64_t vocab) const;
 };
+
+/// The words of SamplingParams::allowed for these tokens, each below `vocab`.
+std::vector<uint32_t> allow_only(std::span<const int32_t> tokens, int64_t vocab);
 
 Result<SamplerDialect> parse_sampler_dialect(std::string_view text);
 

@@ -35,6 +35,11 @@ Status read_prompt(Fields& fields, const ServedModel& model, ChatPromptInput& pr
 
 }  // namespace
 
+void limit_forced_calls(const ServedModel& model, ToolSettings& tools) {
+  if (!tools.forced()) return;
+  if (tools.choice == ToolChoice::kNamed || model.tool_format != model.format) tools.parallel = false;
+}
+
 Status read_stream_options(Fields& fields, bool& stream, bool& usage_in_stream) {
   stream = fields.flag("stream");
   const Json* options = fields.find("stream_options");
@@ -68,6 +73,7 @@ Result<ChatRequest> read_chat_request(const Json& body, const ServedModel& model
                  "prompt_logprobs"};
   }
   TRY_BIND(request.tools, read_tools(fields));
+  limit_forced_calls(model, request.tools);
   TRY_BIND(std::optional<Constraint> constraint, read_constraint(fields));
   request.constraint = with_tools(std::move(constraint), request.tools);
   if (fields.has("metadata")) fields.ignore("metadata");

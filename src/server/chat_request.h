@@ -25,6 +25,10 @@ struct ChatRequest {
 /// The body of /v1/chat/completions.
 Result<ChatRequest> read_chat_request(const Json& body, const ServedModel& model, bool strict);
 
+/// One call at most where one function is named, and where the model has no form of calls of its own and so does not
+/// know when it has made enough of them.
+void limit_forced_calls(const ServedModel& model, ToolSettings& tools);
+
 /// `stream` and `stream_options`.
 Status read_stream_options(Fields& fields, bool& stream, bool& usage_in_stream);
 

@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kMaxStops = 16;
 constexpr size_t kMaxStopBytes = 4096;
+constexpr size_t kMaxWords = 1024;
 
 uint64_t fresh_seed() {
   thread_local std::mt19937_64 entropy(std::random_device{}());
@@ -65,6 +66,26 @@ Status read_logit_bias(const Fields& fields, int32_t vocabulary, SamplingParams&
   return {};
 }
 
+/// A word is banned as it stands and as a word after a space; of several tokens, the last is banned after the others.
+Status read_bad_words(const Fields& fields, const Tokenizer& tokenizer, SamplingParams& sampling) {
+  const Json* words = fields.find("bad_words");
+  if (words == nullptr) return {};
+  const std::string place = fields.spelling("bad_words");
+  if (words->size() > kMaxWords)
+    return bad_field(place, "{} holds {} words, expected {} at most", place, words->size(), kMaxWords);
+  for (const Json& word : *words) {
+    if (!word.is_string() || word.get_ref<const std::string&>().empty()) {
+      return bad_field(place, "{} holds {}, expected strings that are not empty", place, word.dump());
+    }
+    const std::string text = word.get<std::string>();
+    for (const std::string& form : {text, " " + text}) {
+      TRY_BIND(std::vector<int32_t> tokens, tokenizer.encode(form, {.add_special = false, .parse_special = false}));
+      if (!tokens.empty()) sampling.banned_sequences.push_back(std::move(tokens));
+    }
+  }
+  return {};
+}
+
 Status read_sampling(const Fields& fields, const ServedModel& model, GenerationSettings& settings) {
   SamplingParams& sampling = settings.sampling;
   auto take = [&](std::string_view name, float& value) {
@@ -73,6 +94,7 @@ Status read_sampling(const Fields& fields, const ServedModel& model, GenerationS
   take("temperature", sampling.temperature);
   take("top_p", sampling.top_p);
   take("min_p", sampling.min_p);
+  take("typical_p", sampling.typical_p);
   take("frequency_penalty", sampling.frequency_penalty);
   take("presence_penalty", sampling.presence_penalty);
   take("repetition_penalty", sampling.repetition_penalty);
@@ -88,7 +110,14 @@ Status read_sampling(const Fields& fields, const ServedModel& model, GenerationS
     if (!parsed.ok()) return bad_field(fields.spelling("sampler_dialect"), "{}", parsed.error().message);
     sampling.dialect = *parsed;
   }
-  return read_logit_bias(fields, model.vocabulary(), sampling);
+  TRY_STATUS(read_logit_bias(fields, model.vocabulary(), sampling));
+  if (const Json* allowed = fields.find("allowed_token_ids")) {
+    const std::string place = fields.spelling("allowed_token_ids");
+    TRY_BIND(std::vector<int32_t> tokens, read_token_ids(*allowed, place, model.vocabulary()));
+    sampling.allowed = allow_only(tokens, model.vocabulary());
+    if (tokens.empty()) return bad_field(place, "{} is empty; no token could be drawn", place);
+  }
+  return read_bad_words(fields, *model.tokenizer, sampling);
 }
 
 Status read_ends(const Fields& fields, const ServedModel& model, GenerationSettings& settings) {

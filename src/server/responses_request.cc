@@ -241,6 +241,7 @@ Result<ChatRequest> read_responses_request(const Json& body, const ServedModel& 
   TRY_STATUS(read_stream_options(fields, request.stream, request.usage_in_stream));
   TRY_STATUS(check_metadata(fields));
   TRY_BIND(request.tools, read_flat_tools(fields, echo));
+  limit_forced_calls(model, request.tools);
   TRY_BIND(std::optional<Constraint> constraint, read_text_field(fields, echo));
   request.constraint = with_tools(std::move(constraint), request.tools);
   TRY_STATUS(read_reasoning(fields, model, request.prompt, echo));

@@ -59,11 +59,11 @@ bool OutputReader::take(std::vector<OutputDelta>& out) {
     if (content) {
       stops_.push(delta.text, text);
     } else {
-      stops_.finish(text);  // a stop string does not reach across reasoning or a call
-      stops_ = fresh_stops_;
+      // A stop string does not reach across reasoning or a call.
+      if (!stops_.finish(text)) stops_ = fresh_stops_;
     }
     if (!text.empty()) out.push_back({OutputDelta::Kind::kContent, 0, std::move(text)});
-    if (!content) out.push_back(std::move(delta));
+    if (!content && !stops_.stopped()) out.push_back(std::move(delta));
     if (!stops_.stopped()) continue;
     found_stop_ = stops_.found();
     return true;
@@ -83,7 +83,10 @@ void OutputReader::finish(OutputEnd end, std::vector<OutputDelta>& out) {
     return;
   }
   std::string rest;
-  stops_.finish(rest);
+  if (stops_.finish(rest)) {
+    found_stop_ = stops_.found();
+    end_ = OutputEnd::kStop;
+  }
   if (!rest.empty()) out.push_back({OutputDelta::Kind::kContent, 0, std::move(rest)});
 }
 

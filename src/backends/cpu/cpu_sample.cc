@@ -14,8 +14,8 @@ int chunks_of(int64_t vocab) {
 }
 
 bool is_plain_greedy(const SampleSpec& spec) {
-  return spec.temperature < kGreedyBelow && spec.edits.empty() && spec.mask.empty() && spec.forced < 0 &&
-         spec.top_logprobs < 1;
+  return spec.temperature < kGreedyBelow && spec.edits.empty() && spec.mask.empty() && spec.allowed.empty() &&
+         spec.forced < 0 && spec.top_logprobs < 1;
 }
 
 }  // namespace

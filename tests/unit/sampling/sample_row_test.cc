@@ -226,6 +226,25 @@ TEST(SampleRow, TheLikeliestTokensAreThoseBeforeEdits) {
   EXPECT_NEAR(sampled.top[2].logprob, std::log(0.2), 1e-6);
 }
 
+// Surprises 0.92, 1.20, 1.61, 2.30 with the mean 1.28: the likeliest token is not the most typical one.
+TEST(SampleRow, TypicalKeepsTheTokensNearestToTheExpectedSurprise) {
+  const auto row = logits_of({0.4, 0.3, 0.2, 0.1});
+  EXPECT_EQ(support(row, {.typical_p = 0.25F}), (std::set<int32_t>{1}));
+  EXPECT_EQ(support(row, {.typical_p = 0.45F}), (std::set<int32_t>{1, 2}));
+  EXPECT_EQ(support(row, {.typical_p = 0.6F}), (std::set<int32_t>{0, 1, 2}));
+  EXPECT_EQ(support(row, {.typical_p = 1}), (std::set<int32_t>{0, 1, 2, 3}));
+}
+
+TEST(SampleRow, DrawsAnAllowedTokenWhateverTheBias) {
+  const auto row = logits_of({0.4, 0.3, 0.2, 0.1});
+  const std::vector<uint32_t> allowed = {0b1010};
+  SampleSpec spec{.edits = {{.token = 0, .bias = 100}}, .allowed = allowed};
+  EXPECT_EQ(support(row, spec), (std::set<int32_t>{1, 3}));
+  const std::vector<uint32_t> wide = {~0U, ~0U};
+  auto copy = row;
+  EXPECT_FALSE(sample_row(copy, {.allowed = wide}).ok()) << "made for another vocabulary";
+}
+
 TEST(SampleRow, AForcedTokenIsScoredAndNotDrawn) {
   auto row = logits_of({0.4, 0.3, 0.2, 0.1});
   SampledToken sampled = sample_row(row, {.top_logprobs = 0, .forced = 3}).value();

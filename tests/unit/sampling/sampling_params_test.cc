@@ -75,6 +75,21 @@ TEST(TokenHistory, FurtherChoicesHaveSeedsOfTheirOwn) {
   EXPECT_EQ(choice_seed(1, 1), 0U);  // fmix64(0) = 0: the bijection's fixed point
 }
 
+TEST(TokenHistory, BansTheLastTokenOfASequenceWhereTheAnswerHasTheOthers) {
+  const std::vector<int32_t> prompt = {1, 2};
+  TokenHistory history(prompt);
+  SamplingParams params{.banned_sequences = {{7}, {1, 2, 3}}};
+  EXPECT_LT(find(history.next_spec(params, 0), 7)->bias, -1e30F);
+  EXPECT_EQ(find(history.next_spec(params, 0), 3), nullptr) << "1, 2 stand in the prompt, not in the answer";
+  history.append(1);
+  history.append(2);
+  EXPECT_LT(find(history.next_spec(params, 0), 3)->bias, -1e30F);
+}
+
+TEST(SamplingParams, AllowOnlySetsTheBitsOfItsTokens) {
+  EXPECT_EQ(allow_only(std::vector<int32_t>{0, 33}, 40), (std::vector<uint32_t>{1, 2}));
+}
+
 // SAMPLING-4
 TEST(SamplingParams, OutOfRangeFieldsAreNamed) {
   SamplingParams params{.top_p = 7};
