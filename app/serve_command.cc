@@ -9,6 +9,7 @@
 #include "app/model_flags.h"
 #include "server/api_routes.h"
 #include "server/http_server.h"
+#include "server/page_route.h"
 
 namespace vernier {
 namespace {
@@ -204,6 +205,7 @@ Status serve(const ServeFlags& flags) {
   auto context = std::make_shared<ApiContext>(model, api, registry, *metrics);
   Router router;
   add_api_routes(router, context);
+  add_page_routes(router);
   TRY_BIND(std::unique_ptr<HttpServer> server, HttpServer::start(std::move(http), std::move(router)));
   fmt::print("{} is served at {}, {} tokens of context\n", model->name(), server->address(), model->context_tokens());
   std::fflush(stdout);
