@@ -235,7 +235,9 @@ void EngineLoop::commit_step(StepOutput output, int64_t launched_ns, int64_t now
   for (const PlannedRows& rows : plan_.rows) {
     Sequence& member = sequence(rows.sequence);
     member.mark_step(launched_ns, now_ns, rows.first_position + rows.rows);
+    const bool first = member.generated == 0;
     RequestUpdate update = accept(rows, member, output, next);
+    if (first && member.generated > 0) member.ledger.first_token_ns = now_ns - member.submitted_ns;
     if (rows.sample) sampled_.push_back(update.tokens.empty() ? 0 : update.tokens.back().token);
     if (!update.tokens.empty() || !update.prompt.empty() || update.last())
       updates.emplace_back(&member, std::move(update));

@@ -169,6 +169,8 @@ TEST(Engine, TheLedgerSumsToTheWallTime) {
   EXPECT_GE(ledger.prefill_ns, 5'000'000);
   EXPECT_GE(ledger.decode_ns, 15'000'000);
   EXPECT_LE(ledger.total_ns(), wall_ns);
+  EXPECT_GE(ledger.first_token_ns, ledger.queue_ns + ledger.prefill_ns);
+  EXPECT_LE(ledger.first_token_ns, ledger.total_ns());
   EXPECT_GE(ledger.total_ns(), first.sink->finished()->ledger.total_ns() + 20'000'000);
 }
 
