@@ -5,6 +5,7 @@
 #include <random>
 
 #include "api/loaded_model.h"
+#include "app/bench_serve.h"
 #include "app/commands.h"
 #include "app/model_flags.h"
 #include "app/peer_bench.h"
@@ -142,6 +143,9 @@ nlohmann::json to_json(const BenchFlags& flags, const std::vector<Row>& rows, co
 }
 
 Status run_bench(const BenchFlags& flags) {
+  if (flags.model.model.empty()) {
+    return invalid_argument("MODEL is required; or vernier bench serve --url URL for a server");
+  }
   if (flags.rounds < 1 || flags.shape.prefill_tokens < 1 || flags.shape.decode_tokens < 1 ||
       flags.shape.depth_tokens < 1) {
     return invalid_argument("--rounds, --prefill, --decode and --depth must be at least 1");
@@ -201,6 +205,9 @@ void add_bench_command(CLI::App& app) {
   auto flags = std::make_shared<BenchFlags>();
   CLI::App* command = app.add_subcommand("bench", "Measure prefill and decode rates beside the machine's limits");
   flags->model.add_to(*command);
+  command->get_option("MODEL")->required(false);  // `serve` takes its place
+  auto serve = std::make_shared<BenchServeFlags>();
+  CLI::App* of_server = add_bench_serve(*command, *serve);
   command->add_option("--against", flags->against, "Another engine in the same rounds: llama.cpp");
   command->add_option("--peer", flags->peer, "Its benchmark program (default: llama-bench on PATH)");
   command->add_option("--rounds", flags->rounds, "Rounds; the best of each rate and the median of each ratio are shown")
@@ -209,7 +216,11 @@ void add_bench_command(CLI::App& app) {
   command->add_option("--decode", flags->shape.decode_tokens, "Tokens to generate")->capture_default_str();
   command->add_option("--depth", flags->shape.depth_tokens, "Tokens in the cache before the second decode")
       ->capture_default_str();
-  set_work(*command, [flags] { return run_bench(*flags); });
+  set_work(*command, [flags, serve, of_server]() -> Status {
+    if (!of_server->parsed()) return run_bench(*flags);
+    if (!flags->model.model.empty()) return invalid_argument("unexpected argument {}", flags->model.model);
+    return run_bench_serve(*serve);
+  });
 }
 
 }  // namespace vernier

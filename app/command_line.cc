@@ -167,11 +167,18 @@ std::optional<size_t> command_position(const CLI::App& app, const std::vector<st
   return std::nullopt;
 }
 
+const CLI::App* typed_command(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto position = command_position(app, arguments);
+  const CLI::App* command = position ? find_command(app, arguments[*position]) : nullptr;
+  if (command == nullptr || *position + 1 >= arguments.size()) return command;
+  const CLI::App* form = find_command(*command, arguments[*position + 1]);
+  return form == nullptr ? command : form;
+}
+
 std::vector<std::string> canonical_arguments(const CLI::App& app, std::vector<std::string> arguments) {
   const auto separator = std::find(arguments.begin(), arguments.end(), "--");
   std::transform(arguments.begin(), separator, arguments.begin(), hyphenated);
-  const auto position = command_position(app, arguments);
-  const CLI::App* command = position ? find_command(app, arguments[*position]) : nullptr;
+  const CLI::App* command = typed_command(app, arguments);
 
   std::vector<std::string> result;
   std::optional<std::string> model;

@@ -33,6 +33,9 @@ CLI::App* find_command(CLI::App& app, const std::string& name);
 /// Where the command's name stands in the arguments; nullopt where there is none.
 std::optional<size_t> command_position(const CLI::App& app, const std::vector<std::string>& arguments);
 
+/// The command that the arguments name, or the form of it that the next word names (`bench serve`); null: none.
+const CLI::App* typed_command(const CLI::App& app, const std::vector<std::string>& arguments);
+
 /// Every flag of a command and of the program, with dashes.
 std::vector<std::string> flag_names(const CLI::App& command);
 

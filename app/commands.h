@@ -39,6 +39,7 @@ void add_logits_command(CLI::App& app);
 void add_plan_command(CLI::App& app);
 void add_render_command(CLI::App& app);
 void add_run_command(CLI::App& app);
+void add_selftest_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
 

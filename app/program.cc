@@ -111,14 +111,15 @@ ExitCode explain_parse_error(CLI::App& app, const CLI::ParseError& error, const 
     return ExitCode::kSuccess;
   }
   const auto position = command_position(app, arguments);
-  const CLI::App* command = position ? find_command(app, arguments[*position]) : nullptr;
+  const CLI::App* command = typed_command(app, arguments);
   if (position && command == nullptr) {
     std::vector<std::string> names;
     for (const CLI::App* known : app.get_subcommands({})) names.push_back(known->get_name());
     return usage_error(
         fmt::format("unknown command {}{}", arguments[*position], did_you_mean(arguments[*position], names)), "");
   }
-  const std::string name = command == nullptr ? "" : command->get_name();
+  std::string name = command == nullptr ? "" : command->get_name();
+  if (command != nullptr && command->get_parent() != &app) name = command->get_parent()->get_name() + " " + name;
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     const std::string typed = first_unexpected(error.what());
     if (!typed.starts_with("-")) return usage_error(fmt::format("unexpected argument {}", typed), name);
@@ -166,6 +167,10 @@ ExitCode run_program(const std::function<void(CLI::App&)>& add_commands, std::ve
   for (CLI::App* command : app.get_subcommands({})) {
     command->fallthrough();
     name_environment(*command, "VERNIER_ARG_");
+    for (CLI::App* form : command->get_subcommands({})) {
+      form->fallthrough();
+      name_environment(*form, "VERNIER_ARG_");
+    }
   }
   app.require_subcommand(1);
   if (arguments.empty()) {
