@@ -54,7 +54,7 @@ struct FakeOpenAi {
                      body.value("max_tokens", 1) < 1 ||
                      (body.contains("n") && !(body["n"].is_number_integer() && body["n"] >= 1 && body["n"] <= 128));
     const json seed = body.value("seed", json(0));
-    const bool bad_seed = !seed.is_number_integer() || (seed.is_number_unsigned() && seed > INT64_MAX);
+    const bool bad_seed = !seed.is_number_integer() || (seed.is_number_unsigned() && seed.get<uint64_t>() > INT64_MAX);
     const json stop = body.value("stop", json());
     const bool bad_stop = stop == "" || stop.is_number() ||
                           (stop.is_array() && (stop.size() > 16 || !stop[0].is_string() || stop[0] == ""));
