@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <vector>
 
 namespace vernier {
@@ -52,6 +53,10 @@ struct ServerMetrics::Mirror {
   const ServedModel* model = nullptr;
   std::vector<Follower> followers;
   Gauge *running, *waiting, *cache_usage, *preemptions;
+  struct ClassBlocks {
+    Gauge *held, *cached, *free;
+  };
+  std::vector<ClassBlocks> class_blocks;
 
   void refresh() {
     const EngineStats stats = model->engine->stats();
@@ -64,8 +69,12 @@ struct ServerMetrics::Mirror {
     waiting->set(stats.waiting);
     preemptions->set(static_cast<double>(stats.preemptions));
     double usage = 0;
-    for (const EngineStats::CacheClassStats& cache : stats.cache) {
+    for (size_t c = 0; c < std::min(stats.cache.size(), class_blocks.size()); ++c) {
+      const EngineStats::CacheClassStats& cache = stats.cache[c];
       if (cache.blocks > 0) usage = std::max(usage, static_cast<double>(cache.held_blocks) / cache.blocks);
+      class_blocks[c].held->set(cache.held_blocks);
+      class_blocks[c].cached->set(cache.cached_blocks);
+      class_blocks[c].free->set(cache.blocks - cache.held_blocks - cache.cached_blocks);
     }
     cache_usage->set(usage);
   }
@@ -103,6 +112,15 @@ ServerMetrics::ServerMetrics(MetricRegistry& registry, const ServedModel& model,
   mirror.waiting = gauge("vernier_requests_waiting", "Choices that wait to run.");
   mirror.cache_usage = gauge("vernier_cache_usage_ratio", "Blocks held by requests, of all, in the fullest class.");
   mirror.preemptions = gauge("vernier_preemptions", "Preemptions so far.");
+  for (const EngineStats::CacheClassStats& cache : model.engine->stats().cache) {
+    auto blocks = [&](const char* state) {
+      MetricLabels with_state = labels;
+      with_state.emplace_back("window", cache.window ? std::to_string(*cache.window) : "none");
+      with_state.emplace_back("state", state);
+      return &registry.gauge("vernier_cache_blocks", "Blocks of keys and values of one class of layers.", with_state);
+    };
+    mirror.class_blocks.push_back({blocks("held"), blocks("cached"), blocks("free")});
+  }
   auto follow = [&](std::string_view name, std::string_view help, int64_t EngineStats::*total) {
     mirror.followers.push_back({counter(name, help), total});
   };

@@ -57,6 +57,7 @@ TEST(ChatRoute, AnswersInOpenAIsForm) {
 }
 
 // S02, S05, S08 to S11: order and number of a stream's chunks; joined they say what the whole answer says.
+// SERVER-12: a stream and a whole answer say the same.
 TEST(ChatRoute, StreamsWhatItWouldSayAtOnce) {
   RouteFixture fixture(kPlainScript);
   const auto answer =
@@ -209,6 +210,7 @@ TEST(ChatRoute, FailsWithAStatusOrAnEvent) {
 }
 
 // T20, H28: a client that goes away frees all its choices at once.
+// SERVER-13: an answer whose client left frees its choices.
 TEST(ChatRoute, StopsForAClientThatLeft) {
   RouteFixture fixture(kPlainScript);
   const std::string body = R"({"model":"tiny","messages":[{"role":"user","content":"[slow]"}],"n":3,"stream":true})";
@@ -242,6 +244,7 @@ TEST(ChatRoute, ListsWhatItIgnored) {
 }
 
 // Q27: no text of a message becomes a special token.
+// SERVER-14: no text of a caller becomes a marker token.
 TEST(ChatRoute, TakesMarkersInATextForText) {
   RouteFixture fixture(kPlainScript);
   auto tokens = [&](const std::string& text) {

@@ -69,6 +69,7 @@ Result<Fields> checked(const Json& body, bool strict = false) {
 }
 
 // Q08 to Q17: a field has its JSON type and range, or its name is the error's place.
+// SERVER-11: a field is in the table and honoured, refused by name, or listed as ignored.
 TEST(RequestFields, AreOfTheirTypeAndRangeOrRefusedByName) {
   for (const char* body :
        {R"({"temperature":2.1})", R"({"temperature":"0.5"})", R"({"temperature":true})", R"({"n":0})", R"({"n":1.5})",
