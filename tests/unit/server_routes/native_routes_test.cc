@@ -88,7 +88,7 @@ TEST(NativeRoutes, CountTokensUnderAllNames) {
   for (const char* name :
        {"vllm:num_requests_running", "sglang:num_queue_reqs", "vllm:kv_cache_usage_perc", "sglang:cached_tokens_total",
         "vllm:time_to_first_token_seconds_count", "sglang:num_retracted_reqs", "vllm:request_success_total",
-        "sglang:num_aborted_requests_total"}) {
+        "sglang:num_aborted_requests_total", "vernier_cache_blocks"}) {
     EXPECT_NE(metrics.find(std::string("\n") + name + "{"), std::string::npos) << name;
   }
 }
