@@ -19,7 +19,7 @@ struct ServerUrl {
   std::string to_string() const { return "http://" + authority() + prefix; }
 };
 
-/// `http://host[:port][/prefix]`; the scheme may be left out. Refuses https by name.
+/// `http://HOST[:PORT][/PREFIX]`; the scheme may be left out. Refuses https by name.
 Result<ServerUrl> parse_server_url(std::string_view text);
 
 }  // namespace vernier

