@@ -8,7 +8,6 @@
 namespace vernier {
 namespace {
 
-constexpr int kMostSpaces = 8;
 constexpr int kMostDigits = 18;
 
 /// A code point as it stands inside [...].
@@ -162,7 +161,7 @@ std::string GbnfWriter::text_up_to(std::string_view marker) {
 }
 
 std::string GbnfWriter::space() {
-  return rule(fmt::format("[ \\n\\t]{{0,{}}}", kMostSpaces));
+  return rule("[ ]?");
 }
 
 std::string GbnfWriter::string_char() {

@@ -34,7 +34,7 @@ class GbnfWriter {
   /// Any text up to the first `marker`, with it, in whole characters: no marker token is in it.
   std::string text_up_to(std::string_view marker);
 
-  /// JSON's space between tokens: at most eight characters, so that no answer is endless space.
+  /// JSON's space between tokens: one or none, so that an answer spends its tokens on what it says.
   std::string space();
   /// Any JSON value, or any of one type. Numbers have at most 18 digits before and after the point.
   std::string any_value();
