@@ -2,10 +2,11 @@
 """What llama.cpp answers: greedy tokens of 20 prompts and the perplexity of a text, as goldens for tests/golden/peer.
 
   make_peer_goldens.py MODEL.gguf OUT.json [--text tests/data/text/jargon.txt] [--threads 2]     (llama-cpp-python, numpy)
+  make_peer_goldens.py MODEL.gguf OUT.json --ids-only       writes the text's ids again, keeps the answers and the perplexity
 
 For each prompt: the ids that were fed, the ids chosen greedily, and at each choice the distance between the best two logits.
 Perplexity as llama-perplexity measures it: windows of 512 tokens (each begins with the begin token where the model adds
-one), of which the predictions of the second half count. Nothing in OUT is edited by hand.
+one), of which the predictions of the second half count; over the peer's own ids of the text. Nothing in OUT is edited by hand.
 """
 import argparse
 import hashlib
@@ -70,46 +71,64 @@ def perplexity(model, ids, begin):
     return float(np.exp(total / count)), count
 
 
+def write(golden, out):
+    with open(out, "w") as f:
+        json.dump(golden, f, indent=None, separators=(",", ":"))
+        f.write("\n")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("model")
     p.add_argument("out")
     p.add_argument("--text", default="tests/data/text/jargon.txt")
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--ids-only", action="store_true")
     a = p.parse_args()
-    model = llama_cpp.Llama(a.model, n_ctx=WINDOW, n_batch=WINDOW, n_threads=a.threads, logits_all=True, verbose=False)
+    with open(a.model, "rb") as f:
+        sha256 = hashlib.file_digest(f, "sha256").hexdigest()
+    with open(a.text, "rb") as f:
+        raw = f.read()
+    text_sha256 = hashlib.sha256(raw).hexdigest()
+    model = llama_cpp.Llama(a.model, n_ctx=WINDOW, n_batch=WINDOW, n_threads=a.threads, logits_all=not a.ids_only,
+                            vocab_only=a.ids_only, verbose=False)
     adds_begin = model.metadata.get("tokenizer.ggml.add_bos_token", "true" if model.token_bos() >= 0 else "false") == "true"
     adds_begin = adds_begin and model.metadata.get("tokenizer.ggml.model") != "gpt2"
     has_template = "tokenizer.chat_template" in model.metadata
     begin = model.token_bos() if adds_begin else None
 
+    ids = model.tokenize(raw, add_bos=adds_begin, special=False)
+    if a.ids_only:
+        with open(a.out) as f:
+            golden = json.load(f)
+        kept = golden["perplexity"]
+        if (golden["model_sha256"], kept["text_sha256"], kept["tokens"]) != (sha256, text_sha256, len(ids)):
+            raise SystemExit(f"{a.out} is of another model, text or tokenizer; make all of it again")
+        kept["ids"] = ids
+        write(golden, a.out)
+        return
+
     answers = []
     for prompt in PROMPTS:
         text = f"<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n" if has_template else prompt
-        ids = model.tokenize(text.encode(), add_bos=adds_begin, special=True)
-        chosen, gaps = greedy(model, ids)
-        answers.append({"prompt": prompt, "ids": ids, "greedy": chosen, "gap": gaps})
-    with open(a.text, "rb") as f:
-        raw = f.read()
-    ids = model.tokenize(raw, add_bos=adds_begin, special=False)
+        fed = model.tokenize(text.encode(), add_bos=adds_begin, special=True)
+        chosen, gaps = greedy(model, fed)
+        answers.append({"prompt": prompt, "ids": fed, "greedy": chosen, "gap": gaps})
     value, count = perplexity(model, ids, begin)
-    with open(a.model, "rb") as f:
-        sha256 = hashlib.file_digest(f, "sha256").hexdigest()
     golden = {
         "peer": f"llama-cpp-python {llama_cpp.__version__}",
         "model_sha256": sha256,
         "answers": answers,
         "perplexity": {
-            "text_sha256": hashlib.sha256(raw).hexdigest(),
+            "text_sha256": text_sha256,
             "window": WINDOW,
             "tokens": len(ids),
             "predictions": count,
             "value": value,
+            "ids": ids,
         },
     }
-    with open(a.out, "w") as f:
-        json.dump(golden, f, indent=None, separators=(",", ":"))
-        f.write("\n")
+    write(golden, a.out)
 
 
 main()
