@@ -5,6 +5,8 @@
 #include <set>
 #include <vector>
 
+#include "base/json_nesting.h"
+
 namespace vernier {
 namespace {
 
@@ -71,21 +73,10 @@ std::string pointer_to(std::string_view pointer, size_t index) {
 }
 
 Result<SchemaDocument> SchemaDocument::parse(std::string_view text, size_t nesting) {
-  // Nesting first: what reads and frees JSON may recurse over it.
-  size_t depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      in_string = c != '"';
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > nesting) return schema_error("", "the schema nests deeper than {} levels", nesting);
-    } else if ((c == '}' || c == ']') && depth > 0) {
-      --depth;
-    }
+  JsonNesting open;
+  for (const char c : text) {
+    open.push(c);
+    if (open.depth() > nesting) return schema_error("", "the schema nests deeper than {} levels", nesting);
   }
   RepeatedKey repeated;
   SchemaDocument document;

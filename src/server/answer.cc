@@ -31,21 +31,6 @@ void keep_part(const OutputDelta& delta, std::vector<OutputDelta>& parts) {
 
 }  // namespace
 
-/// Keeps the answer alive until the engine's last update.
-class Answer::Sink : public RequestSink {
- public:
-  Sink(std::shared_ptr<Answer> answer, size_t index) : answer_(std::move(answer)), index_(index) {}
-  void deliver(RequestUpdate update) override {
-    const bool last = update.last();
-    answer_->take(index_, std::move(update));
-    if (last) answer_.reset();
-  }
-
- private:
-  std::shared_ptr<Answer> answer_;
-  size_t index_;
-};
-
 Answer::Answer(const ServedModel& model, ServerMetrics& metrics, AnswerOptions options,
                std::unique_ptr<ReplyWriter> writer, std::shared_ptr<ResponseStream> response)
     : model_(model),
@@ -78,7 +63,7 @@ void Answer::start(std::vector<Request> requests) {
     if (auto answer = weak.lock()) answer->client_gone();
   });
   for (size_t i = 0; i < requests.size(); ++i) {
-    auto id = engine_.submit(std::move(requests[i]), std::make_shared<Sink>(shared_from_this(), i));
+    auto id = engine_.submit(std::move(requests[i]), std::make_shared<ChoiceSink<Answer>>(shared_from_this(), i));
     std::lock_guard lock(mutex_);
     if (!id.ok()) return fail(id.error());
     choices_[i].id = *id;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "server/choice_sink.h"
 #include "server/reply_writer.h"
 #include "server/served_model.h"
 #include "server/server_metrics.h"
@@ -42,7 +43,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   const std::string& id() const { return options_.id; }
 
  private:
-  class Sink;
+  friend class ChoiceSink<Answer>;
   struct Choice;
 
   void take(size_t index, RequestUpdate update);

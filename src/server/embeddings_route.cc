@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "server/choice_sink.h"
 #include "server/json_writer.h"
 #include "server/text_route.h"
 #include "server/unique_id.h"
@@ -38,19 +39,7 @@ class EmbeddingAnswer : public std::enable_shared_from_this<EmbeddingAnswer> {
   void start(std::vector<Request> requests);
 
  private:
-  class Sink : public RequestSink {
-   public:
-    Sink(std::shared_ptr<EmbeddingAnswer> answer, size_t index) : answer_(std::move(answer)), index_(index) {}
-    void deliver(RequestUpdate update) override {
-      const bool last = update.last();
-      answer_->take(index_, std::move(update));
-      if (last) answer_.reset();
-    }
-
-   private:
-    std::shared_ptr<EmbeddingAnswer> answer_;
-    size_t index_;
-  };
+  friend class ChoiceSink<EmbeddingAnswer>;
 
   void take(size_t index, RequestUpdate update);
   void end_with(const ApiError& error);
@@ -88,7 +77,8 @@ void EmbeddingAnswer::start(std::vector<Request> requests) {
     }
   });
   for (size_t i = 0; i < requests.size(); ++i) {
-    auto id = engine_.submit(std::move(requests[i]), std::make_shared<Sink>(shared_from_this(), i));
+    auto id =
+        engine_.submit(std::move(requests[i]), std::make_shared<ChoiceSink<EmbeddingAnswer>>(shared_from_this(), i));
     std::lock_guard lock(mutex_);
     if (ended_ && id.ok()) engine_.cancel(*id);
     if (ended_) return;

@@ -3,30 +3,24 @@
 #include <string>
 #include <vector>
 
+#include "base/json_nesting.h"
+
 namespace vernier {
 namespace {
 
-/// Brackets and commas outside of strings tell depth and width before anything is built. What is no JSON at all is left
-/// to the parser.
+/// Depth and width, told before anything is built.
 Status check_shape(std::string_view text, const JsonLimits& limits) {
-  std::vector<size_t> members;  // [depth] commas so far
+  JsonNesting nesting;
+  std::vector<size_t> members = {0};  // [depth] keys so far
   size_t comparisons = 0;
-  bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      in_string = c != '"';
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      members.push_back(0);
-      if (members.size() > limits.nesting) {
-        return invalid_argument("the body nests deeper than {} at byte {}", limits.nesting, i);
-      }
-    } else if ((c == '}' || c == ']') && !members.empty()) {
-      members.pop_back();
-    } else if (c == ':' && !members.empty()) {
+    const size_t before = nesting.depth();
+    nesting.push(text[i]);
+    if (nesting.depth() > limits.nesting) {
+      return invalid_argument("the body nests deeper than {} at byte {}", limits.nesting, i);
+    }
+    members.resize(nesting.depth() + 1);  // an object that opens has none, and one that closes is forgotten
+    if (text[i] == ':' && !nesting.in_string() && before > 0) {
       comparisons += members.back()++;
       if (comparisons > limits.key_comparisons) {
         return invalid_argument("the body has objects with too many members; reading ended at byte {}", i);

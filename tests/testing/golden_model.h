@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -13,6 +14,15 @@
 #include "models/registry.h"
 
 namespace vernier::testing {
+
+/// The tiny checkpoints of tests/data/models.
+inline constexpr const char* kGoldenModels[] = {"llama", "llama-tied", "mistral", "qwen2", "qwen3", "gemma3"};
+
+/// A model's name as a part of a test's name.
+inline std::string test_name(std::string model) {
+  std::replace(model.begin(), model.end(), '-', '_');
+  return model;
+}
 
 /// What the reference implementation answers to a tiny checkpoint.
 struct Golden {

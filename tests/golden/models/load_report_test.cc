@@ -1,12 +1,11 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_binder.h"
 #include "models/decoder.h"
 #include "models/registry.h"
 #include "ops/ref_backend.h"
+#include "testing/golden_model.h"
 #include "testing/kept_text.h"
 
 namespace vernier {
@@ -34,13 +33,8 @@ TEST_P(GoldenLoadReport, IsAsKept) {
                        binder.report().to_string());
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GoldenLoadReport,
-                         ::testing::Values("llama", "llama-tied", "mistral", "qwen2", "qwen3", "gemma3"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Models, GoldenLoadReport, ::testing::ValuesIn(testing::kGoldenModels),
+                         [](const auto& info) { return testing::test_name(info.param); });
 
 }  // namespace
 }  // namespace vernier

@@ -100,13 +100,11 @@ TEST_P(GoldenLogits, EqualTheReferenceImplementation) {
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenLogits,
                          ::testing::Combine(::testing::ValuesIn(testing::exact_backends()),
-                                            ::testing::Values("llama", "llama-tied", "mistral", "qwen2", "qwen3",
-                                                              "gemma3"),
+                                            ::testing::ValuesIn(testing::kGoldenModels),
                                             ::testing::Range<size_t>(0, std::size(kCuts))),
                          [](const auto& info) {
-                           std::string name = std::get<0>(info.param).name + "_" + std::get<1>(info.param);
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name + "_" + kCuts[std::get<2>(info.param)].name;
+                           return testing::test_name(std::get<0>(info.param).name + "_" + std::get<1>(info.param)) +
+                                  "_" + kCuts[std::get<2>(info.param)].name;
                          });
 
 class GoldenGreedy : public ::testing::TestWithParam<BackendCase> {};

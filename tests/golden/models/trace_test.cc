@@ -1,12 +1,12 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <sstream>
 
 #include "checkpoint/strict_json.h"
 #include "models/decoder.h"
 #include "models/registry.h"
 #include "ops/null_backend.h"
+#include "testing/golden_model.h"
 #include "testing/invented_binder.h"
 #include "testing/kept_text.h"
 #include "testing/step_driver.h"
@@ -47,13 +47,8 @@ TEST_P(GoldenTrace, IsAsKept) {
   testing::expect_kept(folder + "/trace.txt", std::string(GetParam()) + "_trace.txt", trace.str());
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GoldenTrace,
-                         ::testing::Values("llama", "llama-tied", "mistral", "qwen2", "qwen3", "gemma3"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Models, GoldenTrace, ::testing::ValuesIn(testing::kGoldenModels),
+                         [](const auto& info) { return testing::test_name(info.param); });
 
 }  // namespace
 }  // namespace vernier

@@ -8,7 +8,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "api/loaded_model.h"
 #include "engine/sequence_runner.h"
@@ -100,24 +102,44 @@ TEST_P(Peer, ChoosesTheSameTokensAlongItsGreedyAnswers) {
   EXPECT_GT(decided * 2, choices) << "most choices must be clear, or the test shows nothing";
 }
 
-/// The ids whose text is more than spaces.
-std::vector<int32_t> without_spaces(const Tokenizer& tokenizer, std::vector<int32_t> ids) {
-  std::erase_if(ids,
-                [&](int32_t id) { return tokenizer.token_bytes(id)->find_first_not_of(' ') == std::string::npos; });
-  return ids;
+/// Where a text is cut: the byte offsets at which its pieces end.
+std::set<size_t> cuts(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
+  std::set<size_t> offsets;
+  size_t end = 0;
+  for (int32_t id : ids) {
+    if (!tokenizer.is_special(id)) offsets.insert(end += tokenizer.token_bytes(id)->size());
+  }
+  return offsets;
+}
+
+/// Spaces around a byte offset.
+size_t run_of_spaces(std::string_view text, size_t offset) {
+  size_t begin = offset, end = offset;
+  while (begin > 0 && text[begin - 1] == ' ') --begin;
+  while (end < text.size() && text[end] == ' ') ++end;
+  return end - begin;
+}
+
+// Of runs of more than 31 spaces Gemma's tokenizer in Hugging Face, and so ours, makes pieces of 16; llama.cpp takes 31
+// first, and joins a last one to the word behind. All else is cut alike.
+TEST_P(Peer, CutsTheTextAlikeButForLongRunsOfSpaces) {
+  Running fast = Running::make(path_, Numerics::kFast);
+  const std::string text = read_file(VERNIER_TEST_DATA "/text/jargon.txt");
+  const Tokenizer& tokenizer = **fast.model->tokenizer();
+  const auto ours = cuts(tokenizer, tokenizer.encode(text, {.parse_special = false}).value());
+  const auto peers = cuts(tokenizer, golden_["perplexity"]["ids"].get<std::vector<int32_t>>());
+  EXPECT_TRUE(ours.contains(text.size()));
+  EXPECT_TRUE(peers.contains(text.size()));
+  std::vector<size_t> apart;
+  std::ranges::set_symmetric_difference(ours, peers, std::back_inserter(apart));
+  for (size_t offset : apart) EXPECT_GT(run_of_spaces(text, offset), 31u) << "at byte " << offset;
 }
 
 TEST_P(Peer, PerplexityAgreesToOnePercent) {
   Running fast = Running::make(path_, Numerics::kFast);
-  const std::string text = read_file(VERNIER_TEST_DATA "/text/jargon.txt");
   const Tokenizer& tokenizer = **fast.model->tokenizer();
   const Json& golden = golden_["perplexity"];
   const auto ids = golden["ids"].get<std::vector<int32_t>>();
-  // Of runs of more than 31 spaces Gemma's tokenizer in Hugging Face, and so ours, makes pieces of 16; llama.cpp takes
-  // 31 first. All else must be cut alike.
-  const auto ours_cut = tokenizer.encode(text, {.add_special = true, .parse_special = false}).value();
-  EXPECT_EQ(without_spaces(tokenizer, ours_cut), without_spaces(tokenizer, ids));
-  EXPECT_EQ(tokenizer.decode(ours_cut), tokenizer.decode(ids));
   const auto vocab = static_cast<size_t>(fast.model->decoder().spec().vocab);
   const auto window = golden["window"].get<size_t>();
   const auto begin = tokenizer.encode("", {.add_special = true}).value();  // the begin token, where the model adds one
