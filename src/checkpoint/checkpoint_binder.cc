@@ -192,6 +192,15 @@ Result<Norm> CheckpointBinder::norm(const std::string& name, int64_t size, float
   return norm;
 }
 
+Result<LayerNorm> CheckpointBinder::layer_norm(const std::string& name, int64_t size, float eps) {
+  LayerNorm norm{name, nullptr, nullptr, eps};
+  TRY_BIND(std::vector<float> weight, vector(name + ".weight", size, name));
+  TRY_BIND(std::vector<float> bias, vector(name + ".bias", size, name));
+  TRY_BIND(norm.weight, backend_.upload(weight));
+  TRY_BIND(norm.bias, backend_.upload(bias));
+  return norm;
+}
+
 bool CheckpointBinder::has(const std::string& name) const {
   if (name == kHead && head_is_tied_copy_) return false;
   return checkpoint_.find(name + ".weight") != nullptr;

@@ -28,6 +28,7 @@ class CheckpointBinder final : public Binder {
                    std::function<void(const BindProgress&)> progress = nullptr);
 
   Result<Norm> norm(const std::string& name, int64_t size, float eps, NormRule rule) override;
+  Result<LayerNorm> layer_norm(const std::string& name, int64_t size, float eps) override;
   bool has(const std::string& name) const override;
 
   Status finish();

@@ -37,7 +37,7 @@ struct RopeSpec {
 };
 
 /// All that attention of one layer needs to know, read alike by a backend's planning and by its kernels.
-/// Key k is visible to query q when k <= q and, with a window, q - k < window.
+/// Key k is visible to query q when k <= q and, with a window, q - k < window; without `causal` every key is.
 struct AttnSpec {
   int heads = 0;     ///< query heads of this rank
   int kv_heads = 0;  ///< key and value heads of this rank; divides heads
@@ -47,7 +47,8 @@ struct AttnSpec {
   float soft_cap = 0;  ///< 0: none; else cap * tanh(x / cap)
   bool sinks = false;  ///< one learnt logit a head joins each softmax denominator once
   bool qk_norm = false;
-  RopeSpec rope;
+  bool causal = true;  ///< false: an encoder's; no window, no sinks, and nothing is cached
+  RopeSpec rope;       ///< of dim 0: none
 
   int64_t q_cols() const { return int64_t{heads} * head_dim; }
   int64_t kv_cols() const { return int64_t{kv_heads} * head_dim; }

@@ -41,6 +41,7 @@ class Binder {
     return Weight<Split::kNone>{std::move(bound.name), std::move(bound.matrix), nullptr, {}};
   }
   virtual Result<Norm> norm(const std::string& name, int64_t size, float eps, NormRule rule) = 0;
+  virtual Result<LayerNorm> layer_norm(const std::string& name, int64_t size, float eps) = 0;
   /// Whether the checkpoint stores this matrix; for heads that may be tied.
   virtual bool has(const std::string& name) const = 0;
 

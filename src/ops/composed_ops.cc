@@ -49,10 +49,25 @@ Value ComposedOps::embed(const Weight<Split::kNone>& table, float factor) {
   return out;
 }
 
+Value ComposedOps::look_up(const Weight<Split::kNone>& table, LookUp by) {
+  Value out = make<ActivationKind::kWhole>(step_.rows(), table.inputs());
+  const std::vector<int32_t> first(by == LookUp::kFirst ? step_.tokens.size() : 0);
+  gather(*table.matrix, by == LookUp::kFirst ? std::span<const int32_t>(first) : step_.positions, out.id(*this));
+  return out;
+}
+
 Value ComposedOps::rms_norm(const Value& x, const Norm& norm) {
   CHECK(norm.weight->size() == x.cols(), "norm '{}' of {} on {} columns", norm.name, norm.weight->size(), x.cols());
   Value out = copy(x);
   normalize(out.id(*this), Heads{0, 1, static_cast<int>(x.cols())}, *norm.weight, norm.eps);
+  return out;
+}
+
+Value ComposedOps::layer_norm(const Value& x, const LayerNorm& norm) {
+  CHECK(norm.weight->size() == x.cols() && norm.bias->size() == x.cols(), "layer norm '{}' of {} and {} on {} columns",
+        norm.name, norm.weight->size(), norm.bias->size(), x.cols());
+  Value out = copy(x);
+  standardize(out.id(*this), norm);
   return out;
 }
 
@@ -81,6 +96,12 @@ Shard ComposedOps::gate(const Shard& gate_up, const GateSpec& spec) {
   CHECK(gate_up.cols() % 2 == 0, "gate and up have {} columns together", gate_up.cols());
   Shard out = make<ActivationKind::kShard>(gate_up.rows(), gate_up.cols() / 2);
   activate_multiply(gate_up.id(*this), spec.act, out.id(*this));
+  return out;
+}
+
+Shard ComposedOps::activate(const Shard& x, Act act) {
+  Shard out = copy(x);
+  activate_each(out.id(*this), act);
   return out;
 }
 
@@ -115,6 +136,7 @@ Shard ComposedOps::attend(const Shard& qkv, const AttnLayer& layer) {
   const AttnSpec& spec = layer.spec;
   CHECK(qkv.cols() == spec.q_cols() + 2 * spec.kv_cols(), "q, k and v have {} columns, expected {} + 2 x {}",
         qkv.cols(), spec.q_cols(), spec.kv_cols());
+  CHECK(spec.causal || (!spec.window && !spec.sinks), "attention that is not causal has neither window nor sinks");
   CHECK(qkv.rows() == step_.rows(), "{} rows of q, k and v in a step of {}", qkv.rows(), step_.rows());
   const Heads q{0, spec.heads, spec.head_dim};
   const Heads k{spec.q_cols(), spec.kv_heads, spec.head_dim};
@@ -128,8 +150,10 @@ Shard ComposedOps::attend(const Shard& qkv, const AttnLayer& layer) {
   }
   rotate(array, q, spec.rope);
   rotate(array, k, spec.rope);
-  cache_write(array, k, layer, KvRole::kKey);
-  cache_write(array, v, layer, KvRole::kValue);
+  if (spec.causal) {
+    cache_write(array, k, layer, KvRole::kKey);
+    cache_write(array, v, layer, KvRole::kValue);
+  }
 
   Shard out = make<ActivationKind::kShard>(qkv.rows(), spec.q_cols());
   for (size_t sequence = 0; sequence < step_.sequences.size(); ++sequence) {
@@ -139,7 +163,7 @@ Shard ComposedOps::attend(const Shard& qkv, const AttnLayer& layer) {
 }
 
 /// All rows of one sequence against one kv head. Keys are read back from the cache, a row's own included, so that each
-/// is seen as it is stored.
+/// is seen as it is stored; an encoder's, which are not stored, from the step's rows.
 void ComposedOps::attend_head(Array q, const AttnLayer& layer, size_t sequence, int kv_head, Array out) {
   const AttnSpec& spec = layer.spec;
   const SequenceRows& rows = step_.sequences[sequence];
@@ -149,12 +173,19 @@ void ComposedOps::attend_head(Array q, const AttnLayer& layer, size_t sequence, 
 
   Shard keys = make<ActivationKind::kShard>(range.end - range.begin, spec.head_dim);
   Shard values = make<ActivationKind::kShard>(range.end - range.begin, spec.head_dim);
-  cache_read(layer, KvRole::kKey, range, keys.id(*this));
-  cache_read(layer, KvRole::kValue, range, values.id(*this));
+  if (spec.causal) {
+    cache_read(layer, KvRole::kKey, range, keys.id(*this));
+    cache_read(layer, KvRole::kValue, range, values.id(*this));
+  } else {
+    CHECK(rows.first_position == 0, "a sequence of an encoder begins at position {}", rows.first_position);
+    const int64_t first = spec.q_cols() + int64_t{kv_head} * spec.head_dim;
+    copy_block({q, rows.first_row, first}, keys.id(*this));
+    copy_block({q, rows.first_row, first + spec.kv_cols()}, values.id(*this));
+  }
   for (int32_t row = 0; row < rows.rows; ++row) {
     const int32_t position = rows.first_position + row;
     const int64_t begin = first_visible(position) - range.begin;
-    const int64_t end = position + 1 - range.begin;
+    const int64_t end = (spec.causal ? position + 1 : range.end) - range.begin;
     for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
       const int64_t column = int64_t{head} * spec.head_dim;
       Shard scores = make<ActivationKind::kShard>(1, end - begin);

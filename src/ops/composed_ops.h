@@ -18,12 +18,15 @@ class ComposedOps : public Ops, private ActivationOwner {
  public:
   void begin(const StepView& step) override;
   Value embed(const Weight<Split::kNone>& table, float scale) override;
+  Value look_up(const Weight<Split::kNone>& table, LookUp by) override;
   Value rms_norm(const Value& x, const Norm& norm) override;
+  Value layer_norm(const Value& x, const LayerNorm& norm) override;
   Value linear(const Value& x, const Weight<Split::kNone>& weight) override;
   Shard linear(const Value& x, const Weight<Split::kColumns>& weight) override;
   Partial linear(const Shard& x, const Weight<Split::kRows>& weight) override;
   Shard attend(const Shard& qkv, const AttnLayer& layer) override;
   Shard gate(const Shard& gate_up, const GateSpec& spec) override;
+  Shard activate(const Shard& x, Act act) override;
   Value reduce(Partial x) override;
   Value reduce_add(Partial x, Value residual) override;
   Value add(Value x, Value residual) override;
@@ -65,14 +68,17 @@ class ComposedOps : public Ops, private ActivationOwner {
   virtual void destroy(Array array) = 0;
   virtual void gather(const PackedMatrix& table, std::span<const int32_t> rows, Array out) = 0;
   virtual void copy_rows(Array x, std::span<const int32_t> rows, Array out) = 0;
+  virtual void copy_block(const Cell& corner, Array out) = 0;               ///< as much of an array as `out` holds
   virtual void matmul(Array x, const PackedMatrix& weight, Array out) = 0;  ///< x W^T
   virtual void add_vector(Array x, const PackedVector& vector) = 0;         ///< to each row
   virtual void accumulate(Array x, Array y) = 0;                            ///< x += y
   virtual void scale(Array x, float factor) = 0;
   virtual void normalize(Array x, const Heads& heads, const PackedVector& weight, float eps) = 0;  ///< each head
+  virtual void standardize(Array x, const LayerNorm& norm) = 0;  ///< each row: mean 0, variance 1, weight, bias
   virtual void rotate(Array x, const Heads& heads, const RopeSpec& spec) = 0;  ///< at the step's positions
   virtual void activate_multiply(Array gate_up, Act act, Array out) = 0;       ///< act(left half) * right half
-  virtual void squash(Array x, float cap) = 0;                                 ///< cap * tanh(x / cap)
+  virtual void activate_each(Array x, Act act) = 0;
+  virtual void squash(Array x, float cap) = 0;  ///< cap * tanh(x / cap)
   virtual void cache_write(Array x, const Heads& heads, const AttnLayer& layer, KvRole role) = 0;
   virtual void cache_read(const AttnLayer& layer, KvRole role, const CacheRange& range, Array out) = 0;
   /// scores[0, k - begin] = factor * (cell . keys[k]) for keys [begin, end).

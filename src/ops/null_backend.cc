@@ -31,6 +31,10 @@ class NullKvStore final : public KvStore {
   int64_t bytes_;
 };
 
+const char* describe(Act act) {
+  return act == Act::kSilu ? "silu" : act == Act::kGeluTanh ? "gelu_tanh" : "gelu";
+}
+
 std::string describe(const AttnSpec& spec) {
   std::string text =
       fmt::format("{}/{} heads of {}, scale {:.6g}", spec.heads, spec.kv_heads, spec.head_dim, spec.scale);
@@ -38,7 +42,8 @@ std::string describe(const AttnSpec& spec) {
   if (spec.soft_cap > 0) text += fmt::format(", soft cap {:g}", spec.soft_cap);
   if (spec.sinks) text += ", sinks";
   if (spec.qk_norm) text += ", qk-norm";
-  return text + ", rope " + spec.rope.to_string();
+  if (!spec.causal) text += ", all see all";
+  return spec.rope.dim == 0 ? text : text + ", rope " + spec.rope.to_string();
 }
 
 }  // namespace
@@ -69,9 +74,22 @@ Value NullOps::embed(const Weight<Split::kNone>& table, float scale) {
   return make<ActivationKind::kWhole>(step_.rows(), table.inputs());
 }
 
+Value NullOps::look_up(const Weight<Split::kNone>& table, LookUp by) {
+  trace_.push_back(fmt::format("look_up {} by {} -> [{}, {}]", table.name,
+                               by == LookUp::kPosition ? "position" : "its first row", step_.rows(), table.inputs()));
+  return make<ActivationKind::kWhole>(step_.rows(), table.inputs());
+}
+
 Value NullOps::rms_norm(const Value& x, const Norm& norm) {
   CHECK(norm.weight->size() == x.cols(), "norm '{}' of {} on {} columns", norm.name, norm.weight->size(), x.cols());
   trace_.push_back(fmt::format("rms_norm {} eps {:.6g} [{}, {}]", norm.name, norm.eps, x.rows(), x.cols()));
+  return make<ActivationKind::kWhole>(x.rows(), x.cols());
+}
+
+Value NullOps::layer_norm(const Value& x, const LayerNorm& norm) {
+  CHECK(norm.weight->size() == x.cols() && norm.bias->size() == x.cols(), "layer norm '{}' of {} and {} on {} columns",
+        norm.name, norm.weight->size(), norm.bias->size(), x.cols());
+  trace_.push_back(fmt::format("layer_norm {} eps {:.6g} [{}, {}]", norm.name, norm.eps, x.rows(), x.cols()));
   return make<ActivationKind::kWhole>(x.rows(), x.cols());
 }
 
@@ -112,9 +130,13 @@ Shard NullOps::attend(const Shard& qkv, const AttnLayer& layer) {
 
 Shard NullOps::gate(const Shard& gate_up, const GateSpec& spec) {
   CHECK(gate_up.cols() % 2 == 0, "gate and up have {} columns together", gate_up.cols());
-  trace_.push_back(
-      fmt::format("gate {} [{}, {}]", spec.act == Act::kSilu ? "silu" : "gelu_tanh", gate_up.rows(), gate_up.cols()));
+  trace_.push_back(fmt::format("gate {} [{}, {}]", describe(spec.act), gate_up.rows(), gate_up.cols()));
   return make<ActivationKind::kShard>(gate_up.rows(), gate_up.cols() / 2);
+}
+
+Shard NullOps::activate(const Shard& x, Act act) {
+  trace_.push_back(fmt::format("activate {} [{}, {}]", describe(act), x.rows(), x.cols()));
+  return make<ActivationKind::kShard>(x.rows(), x.cols());
 }
 
 Value NullOps::reduce(Partial x) {

@@ -18,12 +18,15 @@ class NullOps final : public Ops, private ActivationOwner {
 
   void begin(const StepView& step) override;
   Value embed(const Weight<Split::kNone>& table, float scale) override;
+  Value look_up(const Weight<Split::kNone>& table, LookUp by) override;
   Value rms_norm(const Value& x, const Norm& norm) override;
+  Value layer_norm(const Value& x, const LayerNorm& norm) override;
   Value linear(const Value& x, const Weight<Split::kNone>& weight) override;
   Shard linear(const Value& x, const Weight<Split::kColumns>& weight) override;
   Partial linear(const Shard& x, const Weight<Split::kRows>& weight) override;
   Shard attend(const Shard& qkv, const AttnLayer& layer) override;
   Shard gate(const Shard& gate_up, const GateSpec& spec) override;
+  Shard activate(const Shard& x, Act act) override;
   Value reduce(Partial x) override;
   Value reduce_add(Partial x, Value residual) override;
   Value add(Value x, Value residual) override;

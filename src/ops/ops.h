@@ -13,7 +13,17 @@
 
 namespace vernier {
 
-enum class Act : uint8_t { kSilu, kGeluTanh };
+enum class Act : uint8_t {
+  kSilu,
+  kGeluTanh,  ///< the approximation
+  kGelu,      ///< x times the normal distribution's integral up to x
+};
+
+/// Which row of a table each row of the step takes.
+enum class LookUp : uint8_t {
+  kPosition,
+  kFirst,  ///< row 0 for all
+};
 
 /// act(gate) * up over [gate | up] columns.
 struct GateSpec {
@@ -43,7 +53,10 @@ class Ops {
 
   /// Rows of the table for the step's tokens, times `scale`: [rows, hidden].
   virtual Value embed(const Weight<Split::kNone>& table, float scale) = 0;
+  /// Other rows of a table for the rows of the step: [rows, hidden].
+  virtual Value look_up(const Weight<Split::kNone>& table, LookUp by) = 0;
   virtual Value rms_norm(const Value& x, const Norm& norm) = 0;
+  virtual Value layer_norm(const Value& x, const LayerNorm& norm) = 0;
 
   /// x W^T + bias.
   virtual Value linear(const Value& x, const Weight<Split::kNone>& weight) = 0;
@@ -51,9 +64,11 @@ class Ops {
   virtual Partial linear(const Shard& x, const Weight<Split::kRows>& weight) = 0;
 
   /// From [rows, q | k | v] columns: qk-norm, rope, write of K and V to the cache, attention over the sequence's
-  /// visible keys. [rows, heads * head_dim].
+  /// visible keys. [rows, heads * head_dim]. Without `causal` nothing is written: every row sees all rows that its
+  /// sequence has in this step, which are all of it.
   virtual Shard attend(const Shard& qkv, const AttnLayer& layer) = 0;
   virtual Shard gate(const Shard& gate_up, const GateSpec& spec) = 0;
+  virtual Shard activate(const Shard& x, Act act) = 0;
 
   /// Sum over ranks.
   virtual Value reduce(Partial x) = 0;

@@ -77,7 +77,7 @@ Problem linear_problem(const PackedMatrix& matrix, int64_t batch_rows) {
 
 Problem attend_problem(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) {
   return Problem{"attend",
-                 {{"cache", std::string(codec(cache.stored).name)},
+                 {{"cache", spec.causal ? std::string(codec(cache.stored).name) : "none"},
                   {"heads", std::to_string(spec.heads)},
                   {"kv_heads", std::to_string(spec.kv_heads)},
                   {"head_dim", std::to_string(spec.head_dim)},

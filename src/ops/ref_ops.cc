@@ -20,8 +20,9 @@ const RefMatrix& matrix_of(const PackedMatrix& matrix) {
   return *ours;
 }
 
-double activate(double x, Act act) {
+double activated(double x, Act act) {
   if (act == Act::kSilu) return x / (1 + std::exp(-x));
+  if (act == Act::kGelu) return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
   double inner = std::sqrt(2 * std::numbers::inv_pi) * (x + 0.044715 * x * x * x);
   return 0.5 * x * (1 + std::tanh(inner));
 }
@@ -64,6 +65,13 @@ void RefOps::copy_rows(Array x, std::span<const int32_t> rows, Array out) {
   for (size_t i = 0; i < rows.size(); ++i) {
     const double* from = at(x).row(rows[i]);
     std::copy(from, from + at(x).cols, at(out).row(static_cast<int64_t>(i)));
+  }
+}
+
+void RefOps::copy_block(const Cell& corner, Array out) {
+  for (int64_t row = 0; row < at(out).rows; ++row) {
+    const double* from = at(corner.array).row(corner.row + row) + corner.first;
+    std::copy(from, from + at(out).cols, at(out).row(row));
   }
 }
 
@@ -111,6 +119,20 @@ void RefOps::normalize(Array x, const Heads& heads, const PackedVector& weight, 
   }
 }
 
+void RefOps::standardize(Array x, const LayerNorm& norm) {
+  const std::vector<float>&weight = numbers_of(*norm.weight), &bias = numbers_of(*norm.bias);
+  const auto count = static_cast<size_t>(at(x).cols);
+  for (int64_t row = 0; row < at(x).rows; ++row) {
+    double* values = at(x).row(row);
+    double mean = 0, squares = 0;
+    for (size_t i = 0; i < count; ++i) mean += values[i];
+    mean /= static_cast<double>(count);
+    for (size_t i = 0; i < count; ++i) squares += (values[i] - mean) * (values[i] - mean);
+    const double inverse = 1 / std::sqrt(squares / static_cast<double>(count) + double{norm.eps});
+    for (size_t i = 0; i < count; ++i) values[i] = (values[i] - mean) * inverse * double{weight[i]} + double{bias[i]};
+  }
+}
+
 void RefOps::rotate(Array x, const Heads& heads, const RopeSpec& spec) {
   const std::vector<float> frequencies = spec.frequencies();
   const size_t pairs = frequencies.size();
@@ -132,8 +154,12 @@ void RefOps::activate_multiply(Array gate_up, Act act, Array out) {
   const int64_t half = at(out).cols;
   for (int64_t row = 0; row < at(out).rows; ++row) {
     const double* in = at(gate_up).row(row);
-    for (int64_t i = 0; i < half; ++i) at(out).row(row)[i] = activate(in[i], act) * in[half + i];
+    for (int64_t i = 0; i < half; ++i) at(out).row(row)[i] = activated(in[i], act) * in[half + i];
   }
+}
+
+void RefOps::activate_each(Array x, Act act) {
+  for (double& value : at(x).values) value = activated(value, act);
 }
 
 void RefOps::squash(Array x, float cap) {

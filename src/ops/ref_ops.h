@@ -19,13 +19,16 @@ class RefOps final : public ComposedOps {
   void destroy(Array array) override;
   void gather(const PackedMatrix& table, std::span<const int32_t> rows, Array out) override;
   void copy_rows(Array x, std::span<const int32_t> rows, Array out) override;
+  void copy_block(const Cell& corner, Array out) override;
   void matmul(Array x, const PackedMatrix& weight, Array out) override;
   void add_vector(Array x, const PackedVector& vector) override;
   void accumulate(Array x, Array y) override;
   void scale(Array x, float factor) override;
   void normalize(Array x, const Heads& heads, const PackedVector& weight, float eps) override;
+  void standardize(Array x, const LayerNorm& norm) override;
   void rotate(Array x, const Heads& heads, const RopeSpec& spec) override;
   void activate_multiply(Array gate_up, Act act, Array out) override;
+  void activate_each(Array x, Act act) override;
   void squash(Array x, float cap) override;
   void cache_write(Array x, const Heads& heads, const AttnLayer& layer, KvRole role) override;
   void cache_read(const AttnLayer& layer, KvRole role, const CacheRange& range, Array out) override;

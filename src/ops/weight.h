@@ -76,4 +76,12 @@ struct Norm {
   float eps = 0;
 };
 
+/// (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) * weight + bias.
+struct LayerNorm {
+  std::string name;
+  std::shared_ptr<const PackedVector> weight;
+  std::shared_ptr<const PackedVector> bias;
+  float eps = 0;
+};
+
 }  // namespace vernier

@@ -28,6 +28,11 @@ class InventedBinder : public Binder {
     TRY_BIND(auto vector, backend_.upload(weights));
     return Norm{name, std::move(vector), eps};
   }
+  Result<LayerNorm> layer_norm(const std::string& name, int64_t size, float eps) override {
+    TRY_BIND(Norm norm, this->norm(name, size, eps, NormRule::kPlain));
+    TRY_BIND(auto bias, backend_.upload(numbers(size, 0.2f)));
+    return LayerNorm{name, std::move(norm.weight), std::move(bias), eps};
+  }
   bool has(const std::string& name) const override { return stored_also.contains(name); }
 
  protected:

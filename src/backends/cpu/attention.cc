@@ -1,6 +1,7 @@
 #include "backends/cpu/attention.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "backends/cpu/cpu_vector.h"
 #include "ops/pack_info.h"
@@ -51,25 +52,62 @@ void Attention::begin(const StepView& step) {
 
 void Attention::run(const AttnLayer& layer, CpuKvStore& kv, const float* qkv, float* out) {
   const AttnSpec& spec = layer.spec;
-  const CacheSpec& cache = kv.spec(layer.layer);
-  CHECK(cache.kv_heads == spec.kv_heads && cache.head_dim == spec.head_dim && cache.window == spec.window,
-        "layer {}: the cache was made for other heads or another window", layer.layer);
   CHECK(spec.heads % spec.kv_heads == 0, "{} heads over {} KV heads", spec.heads, spec.kv_heads);
-  const CacheTable& table = step_->tables[static_cast<size_t>(layer.cache_class)];
-  CHECK(table.block_tokens == kv.block_tokens(), "blocks of {} tokens, the cache has {}", table.block_tokens,
-        kv.block_tokens());
-  Call call{layer,
-            table,
-            kv.keys(layer.layer),
-            kv.values(layer.layer),
-            spec.heads / spec.kv_heads,
-            (spec.head_dim + kernels_.lanes - 1) / kernels_.lanes * kernels_.lanes,
-            spec.sinks ? CpuVector::numbers(layer.sinks.get(), spec.heads) : nullptr,
-            out};
+  const Call call = spec.causal ? cached_call(layer, kv, out) : whole_call(layer, out);
   CHECK(!spec.sinks || call.sinks != nullptr, "layer {} has sinks and no numbers for them", layer.layer);
   prepare(call, kv, qkv);
   cut(spec);
+  run_tasks(call);
+}
 
+Attention::Call Attention::cached_call(const AttnLayer& layer, CpuKvStore& kv, float* out) {
+  const AttnSpec& spec = layer.spec;
+  const CacheSpec& cache = kv.spec(layer.layer);
+  CHECK(cache.kv_heads == spec.kv_heads && cache.head_dim == spec.head_dim && cache.window == spec.window,
+        "layer {}: the cache was made for other heads or another window", layer.layer);
+  const CacheTable& table = step_->tables[static_cast<size_t>(layer.cache_class)];
+  CHECK(table.block_tokens == kv.block_tokens(), "blocks of {} tokens, the cache has {}", table.block_tokens,
+        kv.block_tokens());
+  return {layer,
+          table,
+          find_slots(table, layer.cache_class),
+          kv.keys(layer.layer),
+          kv.values(layer.layer),
+          spec.heads / spec.kv_heads,
+          (spec.head_dim + kernels_.lanes - 1) / kernels_.lanes * kernels_.lanes,
+          spec.sinks ? CpuVector::numbers(layer.sinks.get(), spec.heads) : nullptr,
+          out};
+}
+
+Attention::Call Attention::whole_call(const AttnLayer& layer, float* out) {
+  const AttnSpec& spec = layer.spec;
+  CHECK(!spec.window && !spec.sinks, "attention that is not causal has neither window nor sinks");
+  const auto rows = static_cast<int32_t>(step_->rows());
+  whole_.slots.resize(static_cast<size_t>(rows));
+  std::iota(whole_.slots.begin(), whole_.slots.end(), 0);
+  whole_.block.assign(1, 0);
+  whole_.begin.assign(step_->sequences.size(), 0);
+  whole_.first_position.clear();
+  for (const SequenceRows& sequence : step_->sequences) {
+    CHECK(sequence.first_position == 0, "a sequence of an encoder begins at position {}", sequence.first_position);
+    whole_.first_position.push_back(-sequence.first_row);
+  }
+  whole_.table = {rows, whole_.block, whole_.begin, whole_.first_position};
+  const int64_t numbers = rows * spec.kv_cols();
+  const KvExtents extents{rows, spec.kv_heads, spec.head_dim};
+  auto bytes = [numbers](FloatBuffer& buffer) { return reinterpret_cast<std::byte*>(buffer.reserve(numbers)); };
+  return {layer,
+          whole_.table,
+          whole_.slots.data(),
+          {bytes(whole_.keys), CodecId::kF32, 1, extents},
+          {bytes(whole_.values), CodecId::kF32, 1, extents},
+          spec.heads / spec.kv_heads,
+          (spec.head_dim + kernels_.lanes - 1) / kernels_.lanes * kernels_.lanes,
+          nullptr,
+          out};
+}
+
+void Attention::run_tasks(const Call& call) {
   int64_t each = int64_t{call.group} * (call.padded_dim + 2);
   int64_t stride = (each + 15) / 16 * 16;
   float* numbers = partial_numbers_.reserve(stride * static_cast<int64_t>(ranges_.size()));
@@ -101,9 +139,9 @@ void Attention::run(const AttnLayer& layer, CpuKvStore& kv, const float* qkv, fl
   }
 }
 
-void Attention::find_slots(const CacheTable& table, int cache_class) {
+const int64_t* Attention::find_slots(const CacheTable& table, int cache_class) {
   ClassSlots& slots = slots_[static_cast<size_t>(cache_class)];
-  if (slots.current) return;
+  if (slots.current) return slots.slots.data();
   slots.current = true;
   slots.slots.resize(static_cast<size_t>(step_->rows()));
   for (size_t sequence = 0; sequence < step_->sequences.size(); ++sequence) {
@@ -112,11 +150,11 @@ void Attention::find_slots(const CacheTable& table, int cache_class) {
       slots.slots[static_cast<size_t>(rows.first_row + row)] = table.slot(sequence, rows.first_position + row);
     }
   }
+  return slots.slots.data();
 }
 
 void Attention::prepare(const Call& call, CpuKvStore& kv, const float* qkv) {
   const AttnSpec& spec = call.layer.spec;
-  find_slots(call.table, call.layer.cache_class);
   PrepareTask task;
   task.qkv = qkv;
   task.heads = spec.heads;
@@ -136,7 +174,7 @@ void Attention::prepare(const Call& call, CpuKvStore& kv, const float* qkv) {
     CHECK(task.q_norm != nullptr && task.k_norm != nullptr, "layer {} norms heads without weights", call.layer.layer);
   }
   task.norm_eps = call.layer.qk_norm_eps;
-  task.slots = slots_[static_cast<size_t>(call.layer.cache_class)].slots.data();
+  task.slots = call.slots;
   task.queries = queries_.reserve(step_->rows() * spec.heads * call.padded_dim);
   task.keys = call.keys;
   task.values = call.values;
@@ -154,7 +192,7 @@ void Attention::cut(const AttnSpec& spec) {
   groups_.clear();
   for (size_t sequence = 0; sequence < step_->sequences.size(); ++sequence) {
     const SequenceRows& rows = step_->sequences[sequence];
-    if (runs_in_tiles(rows.rows)) {
+    if (!spec.causal || runs_in_tiles(rows.rows)) {
       cut_tiles(spec, static_cast<int32_t>(sequence), rows);
     } else {
       cut_ranges(spec, static_cast<int32_t>(sequence), rows);
@@ -255,6 +293,7 @@ void Attention::run_tile(const Call& call, const Tile& tile, int thread) {
   task.rows = tile.rows;
   task.first_position = tile.position;
   task.window = spec.window.value_or(0);
+  task.end_key = spec.causal ? 0 : step_->sequences[static_cast<size_t>(tile.sequence)].rows;
   task.head_dim = spec.head_dim;
   task.padded_dim = call.padded_dim;
   task.kv_head = tile.kv_head;
@@ -278,9 +317,10 @@ Choice explain_attention(const AttnSpec& spec, const CacheSpec& cache, int64_t b
       candidate.kernel = fmt::format("attend_{}_{}", tiles ? "tiles" : "group", name(level));
       if (level > isa) {
         candidate.reason = {ReasonCode::kNeedsIsa, fmt::format("needs {}; {} is in use", name(level), name(isa))};
-      } else if (tiles != runs_in_tiles(batch_rows)) {
+      } else if (tiles != (!spec.causal || runs_in_tiles(batch_rows))) {
         candidate.reason = {ReasonCode::kRows, tiles ? fmt::format("tiles pay from {} rows of a sequence", kTileRows)
-                                                     : fmt::format("reads the keys once for each row")};
+                                               : spec.causal ? "reads the keys once for each row"
+                                                             : "sees keys up to its row only"};
       } else if (level < isa) {
         candidate.reason = {ReasonCode::kSlower, fmt::format("{} is wider", name(isa))};
       } else {

@@ -55,6 +55,7 @@ class Attention {
   struct Call {
     const AttnLayer& layer;
     const CacheTable& table;
+    const int64_t* slots;  // [rows]
     KvView<KvRole::kKey> keys;
     KvView<KvRole::kValue> values;
     int group;
@@ -63,7 +64,10 @@ class Attention {
     float* out;
   };
 
-  void find_slots(const CacheTable& table, int cache_class);
+  Call cached_call(const AttnLayer& layer, CpuKvStore& kv, float* out);
+  Call whole_call(const AttnLayer& layer, float* out);
+  void run_tasks(const Call& call);
+  const int64_t* find_slots(const CacheTable& table, int cache_class);
   void prepare(const Call& call, CpuKvStore& kv, const float* qkv);
   void cut(const AttnSpec& spec);
   void cut_ranges(const AttnSpec& spec, int32_t sequence, const SequenceRows& rows);
@@ -83,6 +87,18 @@ class Attention {
     std::vector<int64_t> slots;  // [rows]
   };
   std::vector<ClassSlots> slots_;  // by cache class
+
+  /// An encoder's keys and values, which live as long as its call: one block that holds all rows of the step.
+  struct WholeStep {
+    CacheTable table;
+    std::vector<int64_t> slots;           // [rows]
+    std::vector<int32_t> block;           // [1]
+    std::vector<int32_t> begin;           // [sequences]
+    std::vector<int32_t> first_position;  // [sequences] such that position 0 lies at the sequence's first row
+    FloatBuffer keys, values;
+  };
+  WholeStep whole_;
+
   std::vector<Tile> tiles_;
   std::vector<Range> ranges_;
   std::vector<Group> groups_;

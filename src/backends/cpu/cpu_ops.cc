@@ -70,6 +70,14 @@ CpuOps::Id CpuOps::make_ready(int64_t rows, int64_t cols) {
   return id;
 }
 
+/// What will be made of `source` row by row.
+CpuOps::Id CpuOps::make_pending(State state, Id source, int64_t cols) {
+  Id id = make_node(state, node(source).rows, cols);
+  node(id).source = source;
+  ++node(source).uses;
+  return id;
+}
+
 /// The smallest free buffer that fits, or else the largest, which grows.
 CpuOps::Id CpuOps::take_buffer(int64_t numbers) {
   size_t best = free_buffers_.size();
@@ -115,10 +123,17 @@ CpuOps::RowContext CpuOps::row_context(Id id) {
 
 void CpuOps::run_row(const void* context, const float* row, float* out, int64_t cols) {
   const auto& [kernels, node, source_cols] = *static_cast<const RowContext*>(context);
-  if (node->state == State::kNorm) {
-    kernels->norm(row, node->norm_weight, node->norm_eps, cols, out);
-  } else {
-    (node->act == Act::kSilu ? kernels->gate_silu : kernels->gate_gelu)(row, row + cols, cols, out);
+  switch (node->state) {
+    case State::kNorm:
+      return kernels->norm(row, node->norm_weight, node->norm_eps, cols, out);
+    case State::kLayerNorm:
+      return kernels->layer_norm(row, node->norm_weight, node->norm_bias, node->norm_eps, cols, out);
+    case State::kActivated:
+      if (node->act == Act::kSilu) return kernels->silu(row, cols, out);
+      return (node->act == Act::kGelu ? kernels->gelu : kernels->gelu_tanh)(row, cols, out);
+    default:
+      if (node->act == Act::kSilu) return kernels->gate_silu(row, row + cols, cols, out);
+      return (node->act == Act::kGelu ? kernels->gate_gelu : kernels->gate_gelu_tanh)(row, row + cols, cols, out);
   }
 }
 
@@ -179,11 +194,9 @@ void CpuOps::finish_product(Id product, float* out, bool add_into_out) {
 
 CpuOps::Id CpuOps::product_of(Id x, const PackedMatrix& matrix, const PackedVector* bias) {
   CHECK(node(x).cols == matrix.cols(), "{} columns into a matrix of {}", node(x).cols, matrix.cols());
-  Id id = make_node(State::kProduct, node(x).rows, matrix.rows());
+  Id id = make_pending(State::kProduct, x, matrix.rows());
   node(id).matrix = &matrix_of(matrix);
   node(id).bias = CpuVector::numbers(bias, matrix.rows());
-  node(id).source = x;
-  ++node(x).uses;
   return id;
 }
 
@@ -198,14 +211,36 @@ Value CpuOps::embed(const Weight<Split::kNone>& table, float scale) {
   return handle<ActivationKind::kWhole>(id);
 }
 
+Value CpuOps::look_up(const Weight<Split::kNone>& table, LookUp by) {
+  std::span<const int32_t> rows = step_.positions;
+  if (by == LookUp::kFirst) {
+    first_rows_.resize(std::max(first_rows_.size(), step_.tokens.size()));
+    rows = std::span(first_rows_).first(step_.tokens.size());
+  }
+  for (int32_t row : rows) {
+    CHECK(row >= 0 && row < table.outputs(), "row {} of a table of {}", row, table.outputs());
+  }
+  Id id = make_ready(step_.rows(), table.inputs());
+  embed_rows(pool_, matrix_of(*table.matrix), rows, 1, numbers(id), table.inputs());
+  return handle<ActivationKind::kWhole>(id);
+}
+
 Value CpuOps::rms_norm(const Value& x, const Norm& norm) {
-  Id source = x.id(*this);
-  Id id = make_node(State::kNorm, x.rows(), x.cols());
+  Id id = make_pending(State::kNorm, x.id(*this), x.cols());
   node(id).norm_weight = CpuVector::numbers(norm.weight.get(), x.cols());
   node(id).norm_eps = norm.eps;
-  node(id).source = source;
-  ++node(source).uses;
   return handle<ActivationKind::kWhole>(id);
+}
+
+/// Made at once: a product and a residual follow, which would each make it.
+Value CpuOps::layer_norm(const Value& x, const LayerNorm& norm) {
+  Id id = make_pending(State::kLayerNorm, x.id(*this), x.cols());
+  node(id).norm_weight = CpuVector::numbers(norm.weight.get(), x.cols());
+  node(id).norm_bias = CpuVector::numbers(norm.bias.get(), x.cols());
+  node(id).norm_eps = norm.eps;
+  Value result = handle<ActivationKind::kWhole>(id);
+  ready(id);
+  return result;
 }
 
 Value CpuOps::linear(const Value& x, const Weight<Split::kNone>& weight) {
@@ -235,11 +270,14 @@ Shard CpuOps::attend(const Shard& qkv, const AttnLayer& layer) {
 
 Shard CpuOps::gate(const Shard& gate_up, const GateSpec& spec) {
   CHECK(gate_up.cols() % 2 == 0, "gate and up side by side in {} columns", gate_up.cols());
-  Id source = gate_up.id(*this);
-  Id id = make_node(State::kGate, gate_up.rows(), gate_up.cols() / 2);
+  Id id = make_pending(State::kGate, gate_up.id(*this), gate_up.cols() / 2);
   node(id).act = spec.act;
-  node(id).source = source;
-  ++node(source).uses;
+  return handle<ActivationKind::kShard>(id);
+}
+
+Shard CpuOps::activate(const Shard& x, Act act) {
+  Id id = make_pending(State::kActivated, x.id(*this), x.cols());
+  node(id).act = act;
   return handle<ActivationKind::kShard>(id);
 }
 

@@ -27,12 +27,15 @@ class CpuOps final : public Ops, private ActivationOwner {
 
   void begin(const StepView& step) override;
   Value embed(const Weight<Split::kNone>& table, float scale) override;
+  Value look_up(const Weight<Split::kNone>& table, LookUp by) override;
   Value rms_norm(const Value& x, const Norm& norm) override;
+  Value layer_norm(const Value& x, const LayerNorm& norm) override;
   Value linear(const Value& x, const Weight<Split::kNone>& weight) override;
   Shard linear(const Value& x, const Weight<Split::kColumns>& weight) override;
   Partial linear(const Shard& x, const Weight<Split::kRows>& weight) override;
   Shard attend(const Shard& qkv, const AttnLayer& layer) override;
   Shard gate(const Shard& gate_up, const GateSpec& spec) override;
+  Shard activate(const Shard& x, Act act) override;
   Value reduce(Partial x) override;
   Value reduce_add(Partial x, Value residual) override;
   Value add(Value x, Value residual) override;
@@ -47,10 +50,12 @@ class CpuOps final : public Ops, private ActivationOwner {
 
   /// What a node stands for.
   enum class State : uint8_t {
-    kReady,    ///< numbers in its buffer
-    kNorm,     ///< the norm of `source`
-    kGate,     ///< the gate of `source`
-    kProduct,  ///< `source` times a matrix
+    kReady,      ///< numbers in its buffer
+    kNorm,       ///< the norm of `source`
+    kLayerNorm,  ///< its layer norm
+    kGate,       ///< the gate of `source`
+    kActivated,  ///< its activation
+    kProduct,    ///< `source` times a matrix
   };
 
   /// One activation: used by its handle and by the pending nodes made of it.
@@ -63,6 +68,7 @@ class CpuOps final : public Ops, private ActivationOwner {
     int64_t cols = 0;
     Id buffer = kNone;
     const float* norm_weight = nullptr;
+    const float* norm_bias = nullptr;
     float norm_eps = 0;
     Act act = Act::kSilu;
     const CpuMatrix* matrix = nullptr;
@@ -79,6 +85,7 @@ class CpuOps final : public Ops, private ActivationOwner {
   Activation<K> handle(Id id);
   Id make_node(State state, int64_t rows, int64_t cols);
   Id make_ready(int64_t rows, int64_t cols);
+  Id make_pending(State state, Id source, int64_t cols);
   Id take_buffer(int64_t numbers);
   void drop(Id id);
   Node& node(Id id) { return nodes_[static_cast<size_t>(id)]; }
@@ -111,6 +118,7 @@ class CpuOps final : public Ops, private ActivationOwner {
   std::vector<float> chunk_largest_;
   std::vector<double> chunk_sums_;
   FloatBuffer edited_;
+  std::vector<int32_t> first_rows_;  // a zero for each row
 };
 
 }  // namespace vernier

@@ -118,6 +118,59 @@ TEST_P(AttendDiff, AgainstTheReference) {
   EXPECT_LE(error, limit_of(of, candidate.numerics));
 }
 
+/// Sequences of an encoder, each whole in its step and side by side with others.
+std::vector<float> attend_whole(Backend& backend, int heads, int kv_heads, int head_dim, float soft_cap) {
+  AttnLayer layer;
+  AttnSpec& spec = layer.spec;
+  spec.heads = heads;
+  spec.kv_heads = kv_heads;
+  spec.head_dim = head_dim;
+  spec.causal = false;
+  spec.soft_cap = soft_cap;
+  spec.scale = 1.1f / std::sqrt(static_cast<float>(head_dim));
+  CacheSpec cache;
+  cache.kv_heads = 1;
+  cache.head_dim = 2;
+  std::vector<float> out;
+  const int64_t cols = spec.q_cols() + 2 * spec.kv_cols();
+  constexpr int32_t kInputs = 300;
+  std::mt19937 random(12);
+  const std::vector<float> inputs = random_numbers(random, cols * kInputs, 1.2f, 0.1f);
+  for (const std::vector<int>& lengths : {std::vector<int>{1, 5, 2, 33}, {130, 3}, {2}, {200, 1, 98}}) {
+    OpBench bench(backend, cache, {.sequences = lengths.size(), .context_tokens = kInputs, .max_rows = kInputs});
+    bench.set_inputs(kInputs, cols, inputs);
+    std::vector<std::vector<int32_t>> step;
+    int32_t token = 0;
+    for (int length : lengths) {
+      for (step.emplace_back(); length > 0; --length) step.back().push_back(token++);
+    }
+    bench.driver().begin(step);
+    std::vector<float> rows = bench.read(bench.ops().attend(bench.input_shard(), layer));
+    out.insert(out.end(), rows.begin(), rows.end());
+  }
+  return out;
+}
+
+class AttendWholeDiff : public ::testing::TestWithParam<BackendCase> {};
+
+// OPS-3: every row sees all rows of its own sequence, later ones too, and none of another's.
+TEST_P(AttendWholeDiff, AgainstTheReference) {
+  auto backend = GetParam().make();
+  ASSERT_TRUE(backend.ok()) << backend.error().to_string();
+  RefBackend reference;
+  const double limit = GetParam().numerics == Numerics::kExact ? 2e-5 : 4e-3;
+  const std::tuple<int, int, int, float> shapes[] = {{12, 12, 32, 0}, {4, 2, 24, 0}, {2, 2, 10, 3}, {3, 3, 64, 0}};
+  for (auto [heads, kv_heads, head_dim, cap] : shapes) {
+    EXPECT_LE(relative_error(attend_whole(**backend, heads, kv_heads, head_dim, cap),
+                             attend_whole(reference, heads, kv_heads, head_dim, cap)),
+              limit)
+        << heads << " heads of " << head_dim;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, AttendWholeDiff, ::testing::ValuesIn(testing::backend_cases()),
+                         [](const auto& info) { return info.param.name; });
+
 INSTANTIATE_TEST_SUITE_P(Shapes, AttendDiff,
                          ::testing::Combine(::testing::ValuesIn(testing::backend_cases()), ::testing::ValuesIn(kCases)),
                          [](const auto& info) {

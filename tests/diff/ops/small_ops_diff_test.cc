@@ -44,8 +44,42 @@ TEST_P(SmallOpsDiff, RmsNorm) {
   }
 }
 
+// The mean is far from zero: a variance from sums of squares alone would lose it.
+TEST_P(SmallOpsDiff, LayerNorm) {
+  for (int64_t cols : {2, 7, 64, 384}) {
+    compare(5, cols, 4e-6, [&](OpBench& bench) {
+      std::mt19937 random(5);
+      LayerNorm norm{"norm", bench.vector(random_numbers(random, cols, 0.4f, 1.2f)),
+                     bench.vector(random_numbers(random, cols, 0.3f, -0.2f)), 0.02f};
+      Value x = bench.input();
+      return bench.read(bench.ops().layer_norm(x, norm));
+    });
+  }
+}
+
+// Both tails: what is left of a negative number is small, and is right to its own size.
+TEST_P(SmallOpsDiff, Activate) {
+  for (Act act : {Act::kSilu, Act::kGeluTanh, Act::kGelu}) {
+    for (int64_t cols : {1, 13, 160}) {
+      compare(3, cols, 4e-6,
+              [&](OpBench& bench) { return bench.read(bench.ops().activate(bench.input_shard(), act)); });
+    }
+  }
+}
+
+TEST_P(SmallOpsDiff, LooksUpByPositionAndTheFirstRow) {
+  for (LookUp by : {LookUp::kPosition, LookUp::kFirst}) {
+    compare(6, 24, 2e-7, [&](OpBench& bench) {
+      std::mt19937 random(9);
+      const std::vector<float> rows = random_numbers(random, int64_t{9} * 24, 1.0f, 0.2f);
+      auto table = bench.weight<Split::kNone>({testing::dense(9, 24, rows)}, {}, PackUse::kEmbedding);
+      return bench.read(bench.ops().look_up(table, by));
+    });
+  }
+}
+
 TEST_P(SmallOpsDiff, Gate) {
-  for (Act act : {Act::kSilu, Act::kGeluTanh}) {
+  for (Act act : {Act::kSilu, Act::kGeluTanh, Act::kGelu}) {
     for (int64_t half : {1, 12, 160}) {
       compare(3, 2 * half, 4e-6,
               [&](OpBench& bench) { return bench.read(bench.ops().gate(bench.input_shard(), GateSpec{act})); });

@@ -116,6 +116,50 @@ TEST_F(RefOpsTest, NormGateAddAndCap) {
       Pointwise(FloatNear(1e-6f), {5 * std::tanh(0.6), 5 * std::tanh(-1.2), 5 * std::tanh(1.8), 5 * std::tanh(2.4)}));
 }
 
+TEST_F(RefOpsTest, LayerNormActivationsAndLookUp) {
+  Weight<Split::kNone> inputs = table(2, 4, {1, -2, 3, 4, 0, 1, 0, 2});
+  StepDriver driver(backend_, {cache(attn(1, 1, 2))}, {});
+  driver.begin({{0, 1, 0}});
+  Ops& ops = driver.ops();
+  Value x = ops.embed(inputs, 1);
+  LayerNorm norm{"norm", backend_.upload(std::vector<float>{1, 2, 1, 0.5f}).value(),
+                 backend_.upload(std::vector<float>{0, 0.25f, -1, 3}).value(), 0.75f};
+  // Row 0: mean 1.5, variance 5.25; row 1: mean 0.75, variance 0.6875.
+  const double a = 1 / std::sqrt(6.0), b = 1 / std::sqrt(1.4375);
+  EXPECT_THAT(
+      *ops.read(ops.layer_norm(x, norm)),
+      Pointwise(FloatNear(1e-6f), {-0.5 * a, -7 * a + 0.25, 1.5 * a - 1, 1.25 * a + 3, -0.75 * b, 0.5 * b + 0.25,
+                                   -0.75 * b - 1, 0.625 * b + 3, -0.5 * a, -7 * a + 0.25, 1.5 * a - 1, 1.25 * a + 3}));
+  auto activated = [&](Act act) {
+    Shard some = ops.linear(ops.select_rows(x), identity(4));
+    std::vector<float> all = *ops.read(ops.reduce(ops.linear(ops.activate(some, act), identity_rows(4))));
+    return std::vector<float>(all.begin(), all.begin() + 4);
+  };
+  // x times the normal distribution's integral, from its tables.
+  EXPECT_THAT(activated(Act::kGelu),
+              Pointwise(FloatNear(1e-6f), {0.8413447, -2 * 0.0227501, 3 * 0.9986501, 3.9998733}));
+  EXPECT_NEAR(activated(Act::kGeluTanh)[1], -0.0454023, 1e-6);
+  EXPECT_NEAR(activated(Act::kSilu)[2], 3 / (1 + std::exp(-3.0)), 1e-6);
+  Weight<Split::kNone> other = table(3, 1, {5, 7, 9});
+  EXPECT_THAT(*ops.read(ops.look_up(other, LookUp::kPosition)), ::testing::ElementsAre(5, 7, 9));
+  EXPECT_THAT(*ops.read(ops.look_up(other, LookUp::kFirst)), ::testing::ElementsAre(5, 5, 5));
+}
+
+// Equal scores make attention the mean of what is visible: without `causal`, of the whole sequence.
+TEST_F(RefOpsTest, AnEncodersRowsSeeAllOfTheirSequence) {
+  Weight<Split::kNone> inputs = table(4, 6, {0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 3, 6, 0, 0, 0, 0, 8, 1, 0, 0, 0, 0, 5, 9});
+  AttnLayer layer;
+  layer.spec = attn(1, 1, 2);
+  layer.spec.causal = false;
+  layer.spec.rope.dim = 0;
+  StepDriver driver(backend_, {cache(layer.spec)}, {.sequences = 2});
+  driver.begin({{0, 1, 2}, {3}});
+  Ops& ops = driver.ops();
+  Shard qkv = ops.linear(ops.embed(inputs, 1), identity(6));
+  EXPECT_THAT(*ops.read(ops.reduce(ops.linear(ops.attend(qkv, layer), identity_rows(2)))),
+              ::testing::ElementsAre(4, 3, 4, 3, 4, 3, 5, 9));
+}
+
 // OPS-4: key k is visible to query q when k <= q and q - k < window. Equal scores make attention the mean of what is
 // visible.
 TEST_F(RefOpsTest, WindowInAbsolutePositions) {

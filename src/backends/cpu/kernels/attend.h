@@ -68,6 +68,7 @@ struct PrefillTask {
   int rows = 0;
   int first_position = 0;  ///< of the first row
   int window = 0;          ///< 0: none
+  int end_key = 0;         ///< above 0: all keys before it are visible to every row, and no other
   int head_dim = 0;
   int padded_dim = 0;
   int kv_head = 0;

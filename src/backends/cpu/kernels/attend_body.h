@@ -553,12 +553,12 @@ void prefill(const PrefillTask& t) {
   PrefillScratch s = cut_scratch(t);
   int columns = round_up(t.rows * (t.end_head - t.first_head), kBlockCols);
   gather_queries(t, s, columns);
-  int last = t.first_position + t.rows - 1;
+  int last = t.end_key > 0 ? t.end_key - 1 : t.first_position + t.rows - 1;
   int first_key = t.window > 0 && t.first_position >= t.window ? t.first_position - t.window + 1 : 0;
   int tile = tile_keys(t.padded_dim);
   for (int key = first_key; key <= last; key += tile) {
     int end = last + 1 - key < tile ? last + 1 : key + tile;
-    bool masked = end - 1 > t.first_position || (t.window > 0 && key <= last - t.window);
+    bool masked = t.end_key == 0 && (end - 1 > t.first_position || (t.window > 0 && key <= last - t.window));
     with_stored(t.keys.stored, [&](auto type) {
       prefill_tile<decltype(type)>(t, s, columns, key, end - key, masked, key == first_key);
     });

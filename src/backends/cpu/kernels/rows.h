@@ -10,9 +10,16 @@ namespace vernier {
 struct RowKernels {
   /// x * weight / sqrt(mean(x^2) + eps).
   void (*norm)(const float* x, const float* weight, float eps, int64_t cols, float* out) = nullptr;
-  /// silu(gate) * up, and tanh-gelu(gate) * up.
+  /// (x - mean) / sqrt(variance + eps) * weight + bias.
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, int64_t cols,
+                     float* out) = nullptr;
+  /// act(gate) * up.
   void (*gate_silu)(const float* gate, const float* up, int64_t cols, float* out) = nullptr;
+  void (*gate_gelu_tanh)(const float* gate, const float* up, int64_t cols, float* out) = nullptr;
   void (*gate_gelu)(const float* gate, const float* up, int64_t cols, float* out) = nullptr;
+  void (*silu)(const float* x, int64_t cols, float* out) = nullptr;
+  void (*gelu_tanh)(const float* x, int64_t cols, float* out) = nullptr;
+  void (*gelu)(const float* x, int64_t cols, float* out) = nullptr;
   void (*add)(const float* x, const float* y, int64_t cols, float* out) = nullptr;
   void (*scale)(const float* x, float factor, int64_t cols, float* out) = nullptr;
   /// cap * tanh(x / cap).

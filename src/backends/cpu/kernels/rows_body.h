@@ -50,21 +50,75 @@ VERNIER_INLINE Vec silu(Vec x) {
   return x * numerator / (1 + e);
 }
 
-VERNIER_INLINE Vec gelu(Vec x) {
+VERNIER_INLINE Vec gelu_tanh(Vec x) {
   constexpr float kRoot = 0.797884561f;  // sqrt(2 / pi)
   Vec inner = kRoot * x * fma(0.044715f * x, x, splat(1));
   return 0.5f * x * (1 + tanh_of(inner));
 }
 
-void gate_silu(const float* gate, const float* up, int64_t cols, float* out) {
+/// x * (1 + erf(x / sqrt 2)) / 2. The share of the far side, erfc(z) / 2 for z = |x| / sqrt 2, is t e^(-z^2 + p(t)) / 2
+/// with t = 1 / (1 + z / 2) and a polynomial p whose error is below 1.2e-7 of it for every z.
+VERNIER_INLINE Vec gelu(Vec x) {
+  constexpr float kTerms[] = {0.17087277f,  -0.82215223f, 1.48851587f, -1.13520398f, 0.27886807f,
+                              -0.18628806f, 0.09678418f,  0.37409196f, 1.00002368f,  -1.26551223f};
+  Vec z = (Vec)abs_bits(x) * 0.707106781f;
+  Vec t = 1 / fma(z, splat(0.5f), splat(1));
+  Vec p = splat(kTerms[0]);
+#pragma GCC unroll 16
+  for (int i = 1; i < 10; ++i) p = fma(p, t, splat(kTerms[i]));
+  Vec far = 0.5f * t * exp_of(fma(-z, z, p));
+  return x * (x < 0 ? far : 1 - far);
+}
+
+template <Vec (*act)(Vec)>
+VERNIER_INLINE void gate_rows(const float* gate, const float* up, int64_t cols, float* out) {
   over_vectors(cols, [&](int64_t at, int count) {
-    store_some(out + at, silu(load_some(gate + at, count, 0)) * load_some(up + at, count, 0), count);
+    store_some(out + at, act(load_some(gate + at, count, 0)) * load_some(up + at, count, 0), count);
   });
 }
 
+template <Vec (*act)(Vec)>
+VERNIER_INLINE void activate_row(const float* x, int64_t cols, float* out) {
+  over_vectors(cols, [&](int64_t at, int count) { store_some(out + at, act(load_some(x + at, count, 0)), count); });
+}
+
+void gate_silu(const float* gate, const float* up, int64_t cols, float* out) {
+  gate_rows<silu>(gate, up, cols, out);
+}
+
+void gate_gelu_tanh(const float* gate, const float* up, int64_t cols, float* out) {
+  gate_rows<gelu_tanh>(gate, up, cols, out);
+}
+
 void gate_gelu(const float* gate, const float* up, int64_t cols, float* out) {
+  gate_rows<gelu>(gate, up, cols, out);
+}
+
+void silu_row(const float* x, int64_t cols, float* out) {
+  activate_row<silu>(x, cols, out);
+}
+
+void gelu_tanh_row(const float* x, int64_t cols, float* out) {
+  activate_row<gelu_tanh>(x, cols, out);
+}
+
+void gelu_row(const float* x, int64_t cols, float* out) {
+  activate_row<gelu>(x, cols, out);
+}
+
+/// Two passes over the row, as a mean of squares less the square of the mean loses what a large mean covers.
+void layer_norm(const float* x, const float* weight, const float* bias, float eps, int64_t cols, float* out) {
+  Vec sum = {}, squares = {};
+  over_vectors(cols, [&](int64_t at, int count) { sum += load_some(x + at, count, 0); });
+  const float mean = sum_lanes(sum) / static_cast<float>(cols);
   over_vectors(cols, [&](int64_t at, int count) {
-    store_some(out + at, gelu(load_some(gate + at, count, 0)) * load_some(up + at, count, 0), count);
+    Vec v = load_some(x + at, count, mean) - mean;
+    squares = fma(v, v, squares);
+  });
+  const float factor = 1.0f / __builtin_sqrtf(sum_lanes(squares) / static_cast<float>(cols) + eps);
+  over_vectors(cols, [&](int64_t at, int count) {
+    Vec v = (load_some(x + at, count, mean) - mean) * factor;
+    store_some(out + at, fma(v, load_some(weight + at, count, 0), load_some(bias + at, count, 0)), count);
   });
 }
 
@@ -110,4 +164,6 @@ double sum_exp(const float* x, float shift, int64_t cols) {
 
 }  // namespace
 
-constinit const RowKernels row_kernels = {norm, gate_silu, gate_gelu, add, scale, soft_cap, largest, sum_exp};
+constinit const RowKernels row_kernels = {norm,          layer_norm, gate_silu, gate_gelu_tanh, gate_gelu, silu_row,
+                                          gelu_tanh_row, gelu_row,   add,       scale,          soft_cap,  largest,
+                                          sum_exp};
