@@ -9,6 +9,7 @@ namespace vernier {
 namespace {
 
 constexpr int kMostDigits = 18;
+constexpr size_t kMostCounted = 64;  // characters of a string that are counted by a rule each
 
 /// A code point as it stands inside [...].
 std::string class_char(char32_t c) {
@@ -164,13 +165,31 @@ std::string GbnfWriter::space() {
   return rule("[ ]?");
 }
 
-std::string GbnfWriter::string_char() {
-  return rule(R"([\u0020-\u0021\u0023-\u005b\u005d-\ud7ff\ue000-\U0010ffff] | "\\" )" +
-              rule(R"(["\\/bfnrt] | "u" ([0-9A-Ca-cE-Fe-f] [0-9A-Fa-f] | [Dd] [0-7]) [0-9A-Fa-f] [0-9A-Fa-f])"));
+std::string GbnfWriter::rest_of_string() {
+  if (rest_of_string_.empty()) {
+    rest_of_string_ = reserve();
+    define(rest_of_string_,
+           fmt::format(R"("\"" | {0} {1} | "\\" ["\\/bfnrt] {1} | "\\u" [0-9A-Ca-cE-Fe-f] [0-9A-Fa-f] [0-9A-Fa-f] )"
+                       R"([0-9A-Fa-f] {1} | "\\u" [Dd] [0-7] [0-9A-Fa-f] [0-9A-Fa-f] {1})",
+                       class_of(bare_in_json()), rest_of_string_));
+  }
+  return rest_of_string_;
 }
 
 std::string GbnfWriter::string_of_length(size_t least, size_t most) {
-  return rule(R"("\"" )" + gbnf_repeat(string_char(), least, most) + R"( "\"")");
+  const std::string bare = class_of(bare_in_json());
+  std::string rest;
+  if (std::max(least, most == kUnbounded ? 0 : most) > kMostCounted) {
+    const std::string after = most == kUnbounded ? rest_of_string() : "\"\\\"\"";
+    return rule("\"\\\"\" " + gbnf_repeat(bare, least, most == kUnbounded ? least : most) + " " + after);
+  }
+  const std::string escape =
+      rule(R"(["\\/bfnrt] | "u" ([0-9A-Ca-cE-Fe-f] [0-9A-Fa-f] | [Dd] [0-7]) [0-9A-Fa-f] [0-9A-Fa-f])");
+  rest = most == kUnbounded ? rest_of_string() : rule("\"\\\"\"");
+  for (size_t read = most == kUnbounded ? least : most; read-- > 0;) {
+    rest = rule(fmt::format(R"({0}{1} {2} | "\\" {3} {2})", read >= least ? "\"\\\"\" | " : "", bare, rest, escape));
+  }
+  return rule("\"\\\"\" " + rest);
 }
 
 std::string GbnfWriter::any_number() {

@@ -43,9 +43,11 @@ class GbnfWriter {
   std::string any_number();
   /// Items between brackets, with commas; none is allowed.
   std::string list(std::string_view open, std::string_view item, std::string_view close);
-  /// Between the quotes of a string: one character.
-  std::string string_char();
+  /// A string of so many characters. Where more than 64 are counted, those hold no escapes.
   std::string string_of_length(size_t least, size_t most);
+  /// What follows a character of a string, with its closing quote. The library knows at once what a rule allows up to
+  /// its end and tries each token that goes past it, so a string is one rule to its end, not one for each character.
+  std::string rest_of_string();
 
   /// The rules, with `body` as the first, `v_root`; an error where they are more than allowed.
   Result<std::string> finish(std::string_view body) const;
@@ -56,6 +58,7 @@ class GbnfWriter {
   std::string text_;
   std::unordered_map<std::string, std::string> by_body_;
   std::string any_value_;
+  std::string rest_of_string_;
   std::vector<int32_t> named_;
 };
 
