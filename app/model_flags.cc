@@ -4,27 +4,11 @@
 #include <limits>
 #include <optional>
 
+#include "api/option_words.h"
 #include "app/commands.h"
 #include "base/progress.h"
 
 namespace vernier {
-namespace {
-
-Result<CodecId> parse_cache_type(const std::string& text) {
-  if (text == "auto" || text == "f16" || text == "fp16" || text == "float16") return CodecId::kF16;
-  if (text == "f32" || text == "fp32" || text == "float32") return CodecId::kF32;
-  if (text == "bf16" || text == "bfloat16") return CodecId::kBF16;
-  return unsupported("--kv-cache-dtype {}: expected auto (f16), f32, f16 or bf16; narrower caches are not built yet",
-                     text);
-}
-
-Result<Numerics> parse_numerics(const std::string& text) {
-  if (text == "fast") return Numerics::kFast;
-  if (text == "exact") return Numerics::kExact;
-  return invalid_argument("--numerics {}: expected fast or exact", text);
-}
-
-}  // namespace
 
 void ModelFlags::add_to(CLI::App& command) {
   command.add_option("MODEL", model, "A GGUF file, a Hugging Face folder, or a short name")->required();
@@ -39,7 +23,7 @@ void ModelFlags::add_to(CLI::App& command) {
 
 Result<RunnerOptions> ModelFlags::runner_options(const DecoderSpec& spec) const {
   RunnerOptions options;
-  TRY_BIND(options.kv_type, parse_cache_type(kv_cache_dtype));
+  TRY_BIND(options.kv_type, parse_cache_type("--kv-cache-dtype", kv_cache_dtype));
   if (max_model_len > spec.max_positions) {
     return invalid_argument(
         "--max-model-len {}: the model was made for {} tokens (max_position_embeddings); give at "
@@ -56,7 +40,7 @@ Result<std::unique_ptr<LoadedModel>> load_for(const ModelFlags& flags) {
   LoadOptions options;
   options.backend.threads = global_options().threads;
   options.backend.isa = global_options().isa;
-  TRY_BIND(options.backend.numerics, parse_numerics(flags.numerics));
+  TRY_BIND(options.backend.numerics, parse_numerics("--numerics", flags.numerics));
   std::optional<Progress> bar;
   options.on_progress = [&](const BindProgress& state) {
     if (!bar) bar.emplace("loading", state.total_bytes, ProgressUnit::kBytes);

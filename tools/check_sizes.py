@@ -4,7 +4,7 @@
   file      400 lines of code (a kernel, under src/backends/*/kernels/: 800)
   function   60 lines of code (a kernel: 150)
   README     60 lines
-  include/vernier  under 600 lines, all headers together
+  include/vernier  under 600 lines, all C++ headers together; vernier.h, the C API, counts as a file (decision 0005)
 
 tools/sizes_allow.toml lists the exceptions with their reasons; one that is no longer needed is an error too.
 
@@ -152,7 +152,7 @@ def check(root):
                 bound = exception["lines"]
             if length > bound:
                 breaches.append(f"{relative}:{first}: function {name} has {length} lines of code, at most {bound}")
-        if relative.parts[0] == "include":
+        if relative.parts[0] == "include" and relative.name != "vernier.h":
             public_lines += len(text.splitlines())
     if public_lines >= PUBLIC_LINES:
         breaches.append(f"include/vernier:1: {public_lines} lines together, must stay under {PUBLIC_LINES}")

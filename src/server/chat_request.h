@@ -8,6 +8,7 @@
 #include "server/generation_settings.h"
 #include "server/prompt.h"
 #include "server/tool_settings.h"
+#include "text/output_reader.h"
 
 namespace vernier {
 
@@ -33,5 +34,8 @@ void limit_forced_calls(const ServedModel& model, ToolSettings& tools);
 Status read_stream_options(Fields& fields, bool& stream, bool& usage_in_stream);
 
 Result<Prompt> render_chat(const ServedModel& model, ChatRequest& request);
+
+/// How the answer to that prompt is read.
+OutputReaderOptions chat_reader(const ServedModel& model, const ChatRequest& request, const Prompt& prompt);
 
 }  // namespace vernier

@@ -4,23 +4,6 @@
 #include "server/unique_id.h"
 
 namespace vernier {
-namespace {
-
-OutputReaderOptions chat_reader(const ServedModel& model, const ChatRequest& request, const Prompt& prompt) {
-  OutputReaderOptions reader;
-  reader.format = request.tools.callable.empty() ? model.format : model.tool_format;
-  reader.parser.tools = request.tools.callable;
-  reader.parser.reasoning = model.parse_reasoning;
-  reader.parser.prompt_opens_reasoning = prompt.opens_reasoning;
-  reader.parser.parallel_calls = request.tools.parallel;
-  reader.stops = request.generation.stops;
-  reader.include_stop = request.generation.include_stop;
-  reader.skip_special = request.generation.skip_special;
-  reader.min_tokens = request.generation.min_tokens;
-  return reader;
-}
-
-}  // namespace
 
 std::optional<ApiError> start_chat(ApiContext& context, const HttpRequest& http, ChatRequest request, ChatStart start,
                                    const std::shared_ptr<ResponseStream>& response) {

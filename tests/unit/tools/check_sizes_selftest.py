@@ -86,7 +86,10 @@ class CheckSizes(unittest.TestCase):
         self.write("src/kv/README.md", "a\n" * 60)
         self.write("include/vernier/a.h", "// a\n" * 300)
         self.write("include/vernier/b.h", "// a\n" * 300)
+        self.write("include/vernier/vernier.h", "/* a */\n" * 300)
         self.assert_one("include/vernier:1: 600 lines")
+        self.write("include/vernier/b.h", "// a\n" * 299)
+        self.assertEqual(check_sizes.check(self.root), [])
 
     def test_exceptions_need_a_reason_and_a_use(self):
         self.write("src/kv/a.cc", "int a;\n" * 500)
