@@ -19,9 +19,13 @@ std::vector<SchedClass> classes_for(const ModelShape& shape, const EngineOptions
     if (classes.size() <= c) classes.resize(c + 1);
     int64_t blocks = (tokens + options.block_tokens - 1) / options.block_tokens;
     if (layer.window) {
-      blocks = std::min(blocks, int64_t{options.max_sequences} *
-                                    BlockTable::most_blocks(options.block_tokens, layer.window, options.context_tokens,
-                                                            options.max_step_rows));
+      // Windows slide to the start of a block, so that the last whole block ends a prefix.
+      const int64_t window = int64_t{*layer.window} + (options.prefix_cache ? options.block_tokens - 1 : 0);
+      blocks = std::min(
+          blocks, int64_t{options.max_sequences} *
+                      BlockTable::most_blocks(options.block_tokens,
+                                              static_cast<int32_t>(std::min<int64_t>(window, options.context_tokens)),
+                                              options.context_tokens, options.max_step_rows));
     }
     classes[c] = {static_cast<int32_t>(std::min<int64_t>(blocks, INT32_MAX / options.block_tokens)), layer.window};
   }

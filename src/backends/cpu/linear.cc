@@ -21,6 +21,7 @@ constexpr int64_t kTileBlocks = 24;
 /// Columns that are decoded to float32 at a time.
 constexpr int64_t kTileCols = 256;
 constexpr int64_t kMostStreamPanels = 64;
+constexpr int64_t kDenseStreamPanels = 4;
 /// Products of a step whose weights are fetched ahead.
 constexpr size_t kMostProducts = 4096;
 /// Columns past a row, so that rows of a power of two do not share cache sets.
@@ -282,6 +283,10 @@ SegmentWork plan_segment(int threads, const CpuMatrix& matrix, const MatrixSegme
     const int64_t share = segment.panels * segment.layout.panel_bytes / (threads * kStreamChunksOfThread);
     const int64_t bytes = std::clamp(share, kLeastStreamBytes, kMostStreamBytes);
     work.panels_each = std::clamp<int64_t>(bytes / segment.layout.panel_bytes, 1, kMostStreamPanels);
+    // Of floats several panels run side by side, if threads enough find work.
+    if (work.kernel == LinearKernel::kDenseStream && segment.panels >= threads * kDenseStreamPanels) {
+      work.panels_each = ceil_div(work.panels_each, kDenseStreamPanels) * kDenseStreamPanels;
+    }
   } else {
     work.panels_each = matrix.kernels().tile_panels;
     // Few rows: more panels a chunk, so that a chunk stays worth claiming.

@@ -12,6 +12,12 @@ std::string kernel_name(LinearKernel kernel, const CpuMatrix& matrix) {
   return fmt::format("{}_{}", kNames[static_cast<size_t>(kernel)], matrix.kernels().name);
 }
 
+/// Whatever the number of rows: which kernel multiplies a row may not depend on its neighbours where it shows.
+bool rounds_to_bf16(const CpuMatrix& matrix, const MatrixSegment& segment) {
+  return segment.layout.format == PanelFormat::kBF16 && matrix.numerics() == Numerics::kFast &&
+         matrix.kernels().bf16_tile != nullptr;
+}
+
 /// Whether the kernel can serve this, and why not.
 Reason verdict(LinearKernel kernel, const CpuMatrix& matrix, const MatrixSegment& segment, int64_t batch_rows) {
   const bool stream = kernel == LinearKernel::kIntStream || kernel == LinearKernel::kDenseStream;
@@ -35,9 +41,10 @@ Reason verdict(LinearKernel kernel, const CpuMatrix& matrix, const MatrixSegment
     if (matrix.kernels().bf16_tile == nullptr) {
       return {ReasonCode::kNeedsIsa, fmt::format("needs avx512 with bf16; this run uses {}", name(matrix.isa()))};
     }
-    if (batch_rows <= kStreamRows) {
-      return {ReasonCode::kRows, fmt::format("made for more than {} rows; this step has {}", kStreamRows, batch_rows)};
-    }
+  }
+  if (kernel == LinearKernel::kDenseStream && rounds_to_bf16(matrix, segment)) {
+    return {ReasonCode::kNumerics,
+            "rows are rounded to bf16 in every step, so that a row's bits are those it has alone"};
   }
   if (stream && batch_rows > kStreamRows) {
     return {ReasonCode::kRows, fmt::format("made for up to {} rows; this step has {}", kStreamRows, batch_rows)};
@@ -66,9 +73,8 @@ LinearKernel choose_linear(const CpuMatrix& matrix, const MatrixSegment& segment
     const bool few = batch_rows <= kStreamRows;
     if (matrix.is_integer(segment)) return few ? LinearKernel::kIntStream : LinearKernel::kIntTile;
     if (!is_dense(segment.layout.format)) return LinearKernel::kFloatTile;
-    if (few) return LinearKernel::kDenseStream;
-    const bool rounds = segment.layout.format == PanelFormat::kBF16 && matrix.numerics() == Numerics::kFast;
-    return rounds && matrix.kernels().bf16_tile != nullptr ? LinearKernel::kBf16Tile : LinearKernel::kFloatTile;
+    if (rounds_to_bf16(matrix, segment)) return LinearKernel::kBf16Tile;
+    return few ? LinearKernel::kDenseStream : LinearKernel::kFloatTile;
   }
   const LinearKernel chosen = choose_linear(matrix, segment, batch_rows, nullptr);
   choice->problem = {"linear",

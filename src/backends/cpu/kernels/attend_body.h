@@ -6,9 +6,9 @@ constexpr float kMinusInfinity = -__builtin_inff();
 constexpr int kDecodeTileKeys = 32;  // keys whose rows stay in the first-level cache while every query meets them
 constexpr int kBlockRows = kLanes == 16 ? 12 : 6;  // rows of a register block: with two vectors each they fill the file
 constexpr int kBlockCols = 2 * kLanes;
-// Of matrices that hold one column for each query of a prefill task; an odd number of cache lines, so that a column
+// Of a query's scores: a range and what its last vector may hold beyond; an odd number of cache lines, so that a column
 // does not fall into few sets of the cache.
-constexpr int kQueryStride = kTileQueries + 16;
+constexpr int kScoreStride = kDecodeRangeKeys + 16;
 
 VERNIER_INLINE int round_up(int x, int step) {
   return (x + step - 1) / step * step;
@@ -190,7 +190,7 @@ VERNIER_INLINE void dot_keys(const float* queries, int dim, const TileRows& rows
   }
 #pragma GCC unroll 8
   for (int j = 0; j < NQ; ++j) {
-    float* to = scores + j * kDecodeRangeKeys + first;
+    float* to = scores + j * kScoreStride + first;
     if constexpr (NK == 4) {
       store_sums(to, sums[j][0], sums[j][1], sums[j][2], sums[j][3]);
     } else {
@@ -225,7 +225,7 @@ VERNIER_INLINE void add_columns(const float* weights, const TileRows& rows, int 
     const std::byte* row = rows.base + (rows.offsets[k] + column) * T::kBytes;
     Vec weight[NQ];  // NQ weights, one value and NQ x NV sums fill 16 registers
 #pragma GCC unroll 8
-    for (int j = 0; j < NQ; ++j) weight[j] = splat(weights[j * kDecodeRangeKeys + k]);
+    for (int j = 0; j < NQ; ++j) weight[j] = splat(weights[j * kScoreStride + k]);
 #pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) {
       Vec value = T::read(row + v * kLanes * T::kBytes);
@@ -267,8 +267,8 @@ VERNIER_INLINE void over_queries(int group, Fn fn) {
   }
 }
 
-/// Scores [keys] to e^(score - largest) in place.
-VERNIER_INLINE void soften(float* scores, int keys, float soft_cap, float* largest, float* sum) {
+/// Scores [keys] to e^(score - largest) in place, up to the end of the last vector.
+VERNIER_APART void soften(float* scores, int keys, float soft_cap, float* largest, float* sum) {
   int padded = round_up(keys, kLanes);
   for (int k = keys; k < padded; ++k) scores[k] = kMinusInfinity;
   Vec most = splat(kMinusInfinity);
@@ -319,30 +319,30 @@ VERNIER_INLINE void over_tiles(const DecodeTask& t, const std::byte* codes, cons
 }
 
 int64_t decode_scratch_floats(int group, int padded_dim) {
-  return int64_t{group} * kDecodeRangeKeys + int64_t{kDecodeTileKeys} * padded_dim;
+  return int64_t{group} * kScoreStride + int64_t{kDecodeTileKeys} * padded_dim;
 }
 
 template <class T>
 VERNIER_INLINE void decode_typed(const DecodeTask& t) {
   int64_t offsets[kDecodeRangeKeys];
   int keys = t.end_key - t.first_key;
-  float* scores = t.scratch;  // [group, kDecodeRangeKeys]
-  float* stage = scores + int64_t{t.group} * kDecodeRangeKeys;
+  float* scores = t.scratch;  // [group, kScoreStride]
+  float* stage = scores + int64_t{t.group} * kScoreStride;
   find_rows(t.pages, t.keys.extents, t.kv_head, t.first_key, keys, offsets);
   over_tiles<T>(t, t.keys.codes, t.values.codes, offsets, stage,
                 [&](auto type, const TileRows& rows, int first, int count) {
                   over_queries(t.group, [&]<int NQ>(int query) {
                     score_tile<decltype(type), NQ>(t.queries + query * t.padded_dim, t.padded_dim, rows, count,
-                                                   scores + query * kDecodeRangeKeys + first);
+                                                   scores + query * kScoreStride + first);
                   });
                 });
   for (int query = 0; query < t.group; ++query) {
-    soften(scores + query * kDecodeRangeKeys, keys, t.soft_cap, t.out.largest + query, t.out.sums + query);
+    soften(scores + query * kScoreStride, keys, t.soft_cap, t.out.largest + query, t.out.sums + query);
   }
   for (int i = 0; i < t.group * t.padded_dim; ++i) t.out.outputs[i] = 0;
   over_tiles<T>(t, t.values.codes, nullptr, offsets, stage, [&](auto type, const TileRows& rows, int first, int count) {
     over_queries(t.group, [&]<int NQ>(int query) {
-      add_tile<decltype(type), NQ>(scores + query * kDecodeRangeKeys + first, rows, count, t.padded_dim,
+      add_tile<decltype(type), NQ>(scores + query * kScoreStride + first, rows, count, t.padded_dim,
                                    t.out.outputs + query * t.padded_dim);
     });
   });
@@ -353,51 +353,71 @@ void decode(const DecodeTask& task) {
   with_stored(task.keys.stored, [&](auto type) { decode_typed<decltype(type)>(task); });
 }
 
+/// A query's softmax so far, `outputs` [dim] not yet divided by the sum, and that of the next range to one.
+/// Not inlined, like the others that both ways to attend share: code compiled once rounds in one way.
+VERNIER_APART void merge_range(float* outputs, float* largest, float* sum, const float* range_outputs,
+                               float range_largest, float range_sum, int dim) {
+  float most = range_largest > *largest ? range_largest : *largest;
+  Vec before = exp_of(splat(*largest - most)), now = exp_of(splat(range_largest - most));
+  for (int i = 0; i < dim; i += kLanes) {
+    store(outputs + i, fma(load(range_outputs + i), now, load(outputs + i) * before));
+  }
+  Vec total = fma(splat(range_sum), now, splat(*sum) * before);
+  *largest = most;
+  *sum = total[0];
+}
+
+/// The softmax of nothing but the query's sink, if it has one.
+VERNIER_INLINE void begin_merge(const float* sink, float* outputs, float* largest, float* sum, int dim) {
+  for (int i = 0; i < dim; ++i) outputs[i] = 0;
+  *largest = sink != nullptr ? *sink : kMinusInfinity;
+  *sum = sink != nullptr ? 1 : 0;
+}
+
+VERNIER_INLINE void end_merge(const float* outputs, float sum, float value_scale, int dim, float* out) {
+  float factor = value_scale / sum;
+  for (int i = 0; i < dim; ++i) out[i] = outputs[i] * factor;
+}
+
 void merge(const MergeTask& t) {
+  alignas(64) float outputs[kMaxHeadDim];
   for (int query = 0; query < t.group; ++query) {
-    float largest = t.sinks != nullptr ? t.sinks[query] : kMinusInfinity;
+    float largest, sum;
+    begin_merge(t.sinks != nullptr ? t.sinks + query : nullptr, outputs, &largest, &sum, t.padded_dim);
     for (int r = 0; r < t.ranges; ++r) {
-      float m = t.partials[r].largest[query];
-      largest = m > largest ? m : largest;
+      const Partials& part = t.partials[r];
+      merge_range(outputs, &largest, &sum, part.outputs + int64_t{query} * t.padded_dim, part.largest[query],
+                  part.sums[query], t.padded_dim);
     }
-    float sum = t.sinks != nullptr ? exp_of(splat(t.sinks[query] - largest))[0] : 0;
-    float* out = t.out + int64_t{query} * t.head_dim;
-    for (int i = 0; i < t.head_dim; ++i) out[i] = 0;
-    for (int r = 0; r < t.ranges; ++r) {
-      float factor = exp_of(splat(t.partials[r].largest[query] - largest))[0];
-      sum += factor * t.partials[r].sums[query];
-      const float* part = t.partials[r].outputs + int64_t{query} * t.padded_dim;
-      for (int i = 0; i < t.head_dim; ++i) out[i] += factor * part[i];
-    }
-    float factor = t.value_scale / sum;
-    for (int i = 0; i < t.head_dim; ++i) out[i] *= factor;
+    end_merge(outputs, sum, t.value_scale, t.head_dim, t.out + int64_t{query} * t.head_dim);
   }
 }
 
 // ---- prefill ----
 
-/// C [kBlockRows, kBlockCols] = factors * C + A B, without the first term where `factors` is null. A's element (row,
-/// depth) lies at row * a_row + depth * a_depth.
+// Many rows of a sequence at once, in the order of operations of `decode` and `merge`: a row's result is the same to
+// the bit whichever of them computes it, and beside whichever rows.
+
+/// C [kBlockRows, kBlockCols] = A B, plus C where `accumulate`. A's rows are kScoreStride apart.
 /// Not inlined: beside other code its sums no longer all stay in registers, which costs half of its speed.
-VERNIER_APART void multiply_block(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride,
-                                  int depth, float* c, int64_t c_stride, const float* factors) {
+VERNIER_APART void multiply_block(const float* a, const float* b, int64_t b_stride, int depth, float* c,
+                                  int64_t c_stride, bool accumulate) {
   Vec sums[kBlockRows][2] = {};
-  if (factors != nullptr) {
+  if (accumulate) {
 #pragma GCC unroll 16
     for (int i = 0; i < kBlockRows; ++i) {
-      sums[i][0] = load(c + i * c_stride) * factors[i];
-      sums[i][1] = load(c + i * c_stride + kLanes) * factors[i];
+      sums[i][0] = load(c + i * c_stride);
+      sums[i][1] = load(c + i * c_stride + kLanes);
     }
   }
   for (int k = 0; k < depth; ++k) {
     Vec b0 = load(b), b1 = load(b + kLanes);
 #pragma GCC unroll 16
     for (int i = 0; i < kBlockRows; ++i) {
-      Vec x = splat(a[i * a_row]);
+      Vec x = splat(a[i * kScoreStride + k]);
       sums[i][0] = fma(x, b0, sums[i][0]);
       sums[i][1] = fma(x, b1, sums[i][1]);
     }
-    a += a_depth;
     b += b_stride;
   }
 #pragma GCC unroll 16
@@ -407,22 +427,29 @@ VERNIER_APART void multiply_block(const float* a, int64_t a_row, int64_t a_depth
   }
 }
 
-/// Scratch of a prefill task. Queries lie along the vectors: a column for each.
+/// Scratch of a prefill task.
 struct PrefillScratch {
-  float* queries;  // [head_dim, kQueryStride]
-  float* scores;   // [tile keys, kQueryStride]
-  float* keys;     // [tile keys, stride]
-  float* values;   // [tile keys, stride]
-  float* outputs;  // [kTileQueries, stride]
-  float* largest;  // [kQueryStride] each
+  float* queries;        // [kTileQueries, padded_dim]
+  float* scores;         // [kTileQueries, kScoreStride]
+  float* stage;          // [value_tile_keys, stride]
+  float* range_outputs;  // [kTileQueries, stride]
+  float* outputs;        // [kTileQueries, stride]
+  float* range_largest;  // [kTileQueries] each
+  float* range_sums;
+  float* largest;
   float* sums;
-  float* factors;
-  int32_t* positions;
   int stride;
 };
 
-VERNIER_INLINE int tile_keys(int padded_dim) {
-  return padded_dim > 128 ? 48 : 96;  // keys and values of a tile share the second-level cache with the outputs
+constexpr int kMostTileKeys = 64;
+
+/// Keys of a tile stay in the first-level cache while every query meets them.
+VERNIER_INLINE int key_tile_keys(int padded_dim) {
+  return padded_dim > 128 ? 16 : kMostTileKeys;
+}
+/// Of values, kBlockCols columns at a time do.
+VERNIER_INLINE int value_tile_keys(int padded_dim) {
+  return padded_dim > 128 ? 128 : 256;
 }
 
 VERNIER_INLINE int row_stride(int padded_dim) {
@@ -431,139 +458,136 @@ VERNIER_INLINE int row_stride(int padded_dim) {
 
 int64_t prefill_scratch_floats(int padded_dim) {
   int64_t stride = row_stride(padded_dim);
-  int64_t tile = tile_keys(padded_dim);
-  return int64_t{padded_dim} * kQueryStride + tile * kQueryStride + 2 * tile * stride + kTileQueries * stride +
-         4 * kQueryStride;
+  return kTileQueries * (int64_t{padded_dim} + kScoreStride + 2 * stride + 4) + value_tile_keys(padded_dim) * stride;
 }
 
 VERNIER_INLINE PrefillScratch cut_scratch(const PrefillTask& t) {
   PrefillScratch s;
-  int64_t tile = tile_keys(t.padded_dim);
   s.stride = row_stride(t.padded_dim);
   s.queries = t.scratch;
-  s.scores = s.queries + int64_t{t.padded_dim} * kQueryStride;
-  s.keys = s.scores + tile * kQueryStride;
-  s.values = s.keys + tile * s.stride;
-  s.outputs = s.values + tile * s.stride;
-  s.largest = s.outputs + int64_t{kTileQueries} * s.stride;
-  s.sums = s.largest + kQueryStride;
-  s.factors = s.sums + kQueryStride;
-  s.positions = reinterpret_cast<int32_t*>(s.factors + kQueryStride);
+  s.scores = s.queries + int64_t{kTileQueries} * t.padded_dim;
+  s.stage = s.scores + int64_t{kTileQueries} * kScoreStride;
+  s.range_outputs = s.stage + int64_t{value_tile_keys(t.padded_dim)} * s.stride;
+  s.outputs = s.range_outputs + int64_t{kTileQueries} * s.stride;
+  s.range_largest = s.outputs + int64_t{kTileQueries} * s.stride;
+  s.range_sums = s.range_largest + kTileQueries;
+  s.largest = s.range_sums + kTileQueries;
+  s.sums = s.largest + kTileQueries;
   return s;
 }
 
-/// Queries of the task, turned so that each is a column; the columns up to a whole vector repeat the first.
-VERNIER_INLINE void gather_queries(const PrefillTask& t, const PrefillScratch& s, int columns) {
-  int heads = t.end_head - t.first_head;
-  int count = t.rows * heads;
-  for (int column = 0; column < columns; ++column) {
-    int at = column < count ? column : 0;
-    int row = at / heads, head = t.first_head + at % heads;
-    const float* from = t.queries + (int64_t{row} * t.heads + head) * t.padded_dim;
-    for (int i = 0; i < t.head_dim; ++i) s.queries[int64_t{i} * kQueryStride + column] = from[i];
-    s.positions[column] = t.first_position + row;
-    s.largest[column] = kMinusInfinity;
-    s.sums[column] = 0;
+VERNIER_INLINE void begin_queries(const PrefillTask& t, const PrefillScratch& s) {
+  const int heads = t.end_head - t.first_head;
+  const size_t bytes = static_cast<size_t>(heads) * static_cast<size_t>(t.padded_dim) * 4;
+  for (int row = 0; row < t.rows; ++row) {
+    __builtin_memcpy(s.queries + int64_t{row} * heads * t.padded_dim,
+                     t.queries + (int64_t{row} * t.heads + t.first_head) * t.padded_dim, bytes);
+  }
+  for (int query = 0; query < t.rows * heads; ++query) {
+    begin_merge(t.sinks != nullptr ? t.sinks + t.first_head + query % heads : nullptr,
+                s.outputs + int64_t{query} * s.stride, s.largest + query, s.sums + query, t.padded_dim);
   }
 }
 
-/// Scores of one vector of queries to weights, and the running maximum and sum; `masked` where not all keys are visible
-/// to all.
-template <bool masked>
-VERNIER_INLINE void soften_column(const PrefillTask& t, const PrefillScratch& s, int column, int first_key, int keys) {
-  VecI position = load_as<VecI>(s.positions + column);
-  VecI oldest = t.window > 0 ? position - (t.window - 1) : VecI{};
-  Vec before = load(s.largest + column);
-  Vec most = before;
-  for (int k = 0; k < keys; ++k) {
-    float* at = s.scores + int64_t{k} * kQueryStride + column;
-    Vec score = load(at);
-    if (t.soft_cap > 0) score = t.soft_cap * tanh_of(score / t.soft_cap);
-    if constexpr (masked) {
-      VecI key = splat_int(first_key + k);
-      score = ((key <= position) & (key >= oldest)) ? score : splat(kMinusInfinity);
+VERNIER_INLINE int first_visible(const PrefillTask& t, int position) {
+  return t.window > 0 && position >= t.window ? position - t.window + 1 : 0;
+}
+
+/// The first query that sees a key, down to a multiple of `step`: the queries before see no later key either.
+VERNIER_INLINE int first_query(const PrefillTask& t, int key, int step) {
+  const int row = t.end_key == 0 && key > t.first_position ? key - t.first_position : 0;
+  return row * (t.end_head - t.first_head) / step * step;
+}
+
+/// What follows the last key that a row sees.
+VERNIER_INLINE int end_visible(const PrefillTask& t, int row) {
+  return t.end_key > 0 ? t.end_key : t.first_position + row + 1;
+}
+
+/// Calls fn(first, keys) for each tile of a range, staged as float32 of `padded` columns.
+template <class T, class Fn>
+VERNIER_INLINE void over_stages(const PrefillTask& t, const PrefillScratch& s, const std::byte* codes,
+                                const int64_t* offsets, int keys, int tile, int padded, Fn fn) {
+  for (int first = 0; first < keys; first += tile) {
+    const int count = keys - first < tile ? keys - first : tile;
+    for (int k = 0; k < count; ++k) {
+      read_row<T>(codes + offsets[first + k] * T::kBytes, t.head_dim, padded, s.stage + int64_t{k} * s.stride);
     }
-    if (masked || t.soft_cap > 0) store(at, score);
-    most = larger(most, score);
+    fn(first, count);
   }
-  Vec shift = most == kMinusInfinity ? Vec{} : most;  // nothing visible yet
-  Vec factor = exp_of(before - shift);
-  Vec sum = load(s.sums + column) * factor;
-  for (int k = 0; k < keys; ++k) {
-    float* at = s.scores + int64_t{k} * kQueryStride + column;
-    Vec weight = exp_of(load(at) - shift);
-    store(at, weight);
-    sum += weight;
-  }
-  store(s.largest + column, most);
-  store(s.sums + column, sum);
-  store(s.factors + column, factor);
 }
 
-/// One tile of keys against all queries of the task.
+/// As many queries as fill the register file with their sums for four keys.
+VERNIER_INLINE void score_queries(const PrefillTask& t, const PrefillScratch& s, int query, int queries, int first,
+                                  int keys) {
+  constexpr int kQueries = kLanes == 16 ? 4 : 3;
+  int64_t offsets[kMostTileKeys];
+  for (int k = 0; k < keys; ++k) offsets[k] = int64_t{k} * s.stride;
+  const TileRows rows{reinterpret_cast<const std::byte*>(s.stage), offsets, nullptr, nullptr, 0};
+  for (; query + kQueries <= queries; query += kQueries) {
+    score_tile<StoredF32, kQueries>(s.queries + int64_t{query} * t.padded_dim, t.padded_dim, rows, keys,
+                                    s.scores + int64_t{query} * kScoreStride + first);
+  }
+  for (; query < queries; ++query) {
+    score_tile<StoredF32, 1>(s.queries + int64_t{query} * t.padded_dim, t.padded_dim, rows, keys,
+                             s.scores + int64_t{query} * kScoreStride + first);
+  }
+}
+
+/// A query's scores of keys [first, first + keys) to weights: zero where it does not see the key.
+VERNIER_INLINE void soften_query(const PrefillTask& t, const PrefillScratch& s, int query, int first, int keys) {
+  const int row = query / (t.end_head - t.first_head);
+  const int oldest = first_visible(t, t.first_position + row);
+  const int last = end_visible(t, row);
+  const int before = oldest > first ? (oldest - first < keys ? oldest - first : keys) : 0;
+  const int end = last - first < keys ? last - first : keys;
+  float* scores = s.scores + int64_t{query} * kScoreStride;
+  s.range_largest[query] = kMinusInfinity;
+  s.range_sums[query] = 0;
+  if (before < end) soften(scores + before, end - before, t.soft_cap, s.range_largest + query, s.range_sums + query);
+  for (int k = 0; k < before; ++k) scores[k] = 0;
+  for (int k = end > 0 ? end : 0; k < keys; ++k) scores[k] = 0;
+}
+
+/// All queries of the task against keys [first, first + keys), which lie in one range.
 template <class T>
-VERNIER_INLINE void prefill_tile(const PrefillTask& t, const PrefillScratch& s, int columns, int first_key, int keys,
-                                 bool masked, bool first) {
-  int64_t offsets[96];
-  find_rows(t.pages, t.keys.extents, t.kv_head, first_key, keys, offsets);
-  for (int k = 0; k < keys; ++k) {
-    read_row<T>(t.keys.codes + offsets[k] * T::kBytes, t.head_dim, t.padded_dim, s.keys + int64_t{k} * s.stride);
-    read_row<T>(t.values.codes + offsets[k] * T::kBytes, t.head_dim, s.stride - 16, s.values + int64_t{k} * s.stride);
-  }
-  for (int column = 0; column < columns; column += kBlockCols) {
-    for (int k = 0; k < keys; k += kBlockRows) {
-      multiply_block(s.keys + int64_t{k} * s.stride, s.stride, 1, s.queries + column, kQueryStride, t.head_dim,
-                     s.scores + int64_t{k} * kQueryStride + column, kQueryStride, nullptr);
-    }
-    for (int vector = column; vector < column + kBlockCols; vector += kLanes) {
-      if (masked) {
-        soften_column<true>(t, s, vector, first_key, keys);
-      } else {
-        soften_column<false>(t, s, vector, first_key, keys);
+VERNIER_INLINE void prefill_range(const PrefillTask& t, const PrefillScratch& s, int first, int keys) {
+  const int queries = t.rows * (t.end_head - t.first_head);
+  int64_t offsets[kDecodeRangeKeys];
+  find_rows(t.pages, t.keys.extents, t.kv_head, first, keys, offsets);
+  over_stages<T>(t, s, t.keys.codes, offsets, keys, key_tile_keys(t.padded_dim), t.padded_dim,
+                 [&](int at, int count) { score_queries(t, s, first_query(t, first + at, 1), queries, at, count); });
+  for (int query = 0; query < queries; ++query) soften_query(t, s, query, first, keys);
+  const auto add_values = [&](int at, int count) {
+    for (int column = 0; column < s.stride - 16; column += kBlockCols) {
+      for (int query = first_query(t, first + at, kBlockRows); query < queries; query += kBlockRows) {
+        multiply_block(s.scores + int64_t{query} * kScoreStride + at, s.stage + column, s.stride, count,
+                       s.range_outputs + int64_t{query} * s.stride + column, s.stride, at > 0);
       }
     }
-  }
-  int queries = t.rows * (t.end_head - t.first_head);
-  for (int query = 0; query < queries; query += kBlockRows) {
-    for (int at = 0; at < s.stride - 16; at += kBlockCols) {
-      multiply_block(s.scores + query, 1, kQueryStride, s.values + at, s.stride, keys,
-                     s.outputs + int64_t{query} * s.stride + at, s.stride, first ? nullptr : s.factors + query);
-    }
-  }
-}
-
-VERNIER_INLINE void finish_queries(const PrefillTask& t, const PrefillScratch& s) {
-  int heads = t.end_head - t.first_head;
-  for (int query = 0; query < t.rows * heads; ++query) {
-    int row = query / heads, head = t.first_head + query % heads;
-    float sum = s.sums[query], factor = 1;
-    if (t.sinks != nullptr) {
-      float sink = t.sinks[head], largest = s.largest[query] > sink ? s.largest[query] : sink;
-      factor = exp_of(splat(s.largest[query] - largest))[0];
-      sum = sum * factor + exp_of(splat(sink - largest))[0];
-    }
-    factor *= t.values.scale / sum;
-    const float* from = s.outputs + int64_t{query} * s.stride;
-    float* to = t.out + (int64_t{row} * t.heads + head) * t.head_dim;
-    for (int i = 0; i < t.head_dim; ++i) to[i] = from[i] * factor;
+  };
+  over_stages<T>(t, s, t.values.codes, offsets, keys, value_tile_keys(t.padded_dim), s.stride - 16, add_values);
+  for (int query = 0; query < queries; ++query) {
+    if (s.range_largest[query] == kMinusInfinity && s.range_sums[query] == 0) continue;  // it sees none of these keys
+    merge_range(s.outputs + int64_t{query} * s.stride, s.largest + query, s.sums + query,
+                s.range_outputs + int64_t{query} * s.stride, s.range_largest[query], s.range_sums[query], t.padded_dim);
   }
 }
 
 void prefill(const PrefillTask& t) {
-  PrefillScratch s = cut_scratch(t);
-  int columns = round_up(t.rows * (t.end_head - t.first_head), kBlockCols);
-  gather_queries(t, s, columns);
-  int last = t.end_key > 0 ? t.end_key - 1 : t.first_position + t.rows - 1;
-  int first_key = t.window > 0 && t.first_position >= t.window ? t.first_position - t.window + 1 : 0;
-  int tile = tile_keys(t.padded_dim);
-  for (int key = first_key; key <= last; key += tile) {
-    int end = last + 1 - key < tile ? last + 1 : key + tile;
-    bool masked = t.end_key == 0 && (end - 1 > t.first_position || (t.window > 0 && key <= last - t.window));
-    with_stored(t.keys.stored, [&](auto type) {
-      prefill_tile<decltype(type)>(t, s, columns, key, end - key, masked, key == first_key);
-    });
+  const PrefillScratch s = cut_scratch(t);
+  begin_queries(t, s);
+  const int heads = t.end_head - t.first_head;
+  const int end = end_visible(t, t.rows - 1);
+  for (int first = first_visible(t, t.first_position), next; first < end; first = next) {
+    next = (first / kDecodeRangeKeys + 1) * kDecodeRangeKeys;
+    next = next < end ? next : end;
+    with_stored(t.keys.stored, [&](auto type) { prefill_range<decltype(type)>(t, s, first, next - first); });
   }
-  finish_queries(t, s);
+  for (int query = 0; query < t.rows * heads; ++query) {
+    end_merge(s.outputs + int64_t{query} * s.stride, s.sums[query], t.values.scale, t.head_dim,
+              t.out + (int64_t{query / heads} * t.heads + t.first_head + query % heads) * t.head_dim);
+  }
 }
 
 }  // namespace

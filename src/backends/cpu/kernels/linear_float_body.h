@@ -131,39 +131,43 @@ void float_tile(const FloatTileJob& job) {
   float_tiles<1, kFloatTileTokens>(job);
 }
 
-/// Panels with T rows; four sums a row hide the latency of fma.
-template <PanelFormat F, int T>
-void dense_stream_of(const DenseStreamJob& job) {
+/// P panels with T rows: as many sums as hide the latency of fma. Each adds its columns in order, as float_tile does.
+template <PanelFormat F, int P, int T>
+void dense_stream_of(const DenseStreamJob& job, int64_t first_panel) {
   constexpr int kPairBytes = kVectorBytes * (F == PanelFormat::kF32 ? 2 : 1);
   const int64_t pairs = job.layout->cols / 2;
-  for (int64_t p = 0; p < job.panel_count; ++p) {
-    const uint8_t* panel = job.panels + p * job.layout->panel_bytes;
-    Floats sum[T][4];
-    VERNIER_UNROLL for (int t = 0; t < T; ++t) {
-      VERNIER_UNROLL for (int i = 0; i < 4; ++i) sum[t][i] = zero_floats();
-    }
-    for (int64_t pair = 0; pair < pairs; pair += 2) {
+  const uint8_t* panels = job.panels + first_panel * job.layout->panel_bytes;
+  Floats sum[P][T];
+  VERNIER_UNROLL for (int p = 0; p < P; ++p) {
+    VERNIER_UNROLL for (int t = 0; t < T; ++t) sum[p][t] = zero_floats();
+  }
+  for (int64_t pair = 0; pair < pairs; ++pair) {
+    VERNIER_UNROLL for (int p = 0; p < P; ++p) {
+      const uint8_t* panel = panels + p * job.layout->panel_bytes;
       prefetch(panel + pair * kPairBytes + kPrefetchBytes);
-      Floats w[4];
-      dense_pair<F>(panel, pair, w[0], w[1]);
-      dense_pair<F>(panel, pair + 1, w[2], w[3]);
+      Floats even, odd;
+      dense_pair<F>(panel, pair, even, odd);
       VERNIER_UNROLL for (int t = 0; t < T; ++t) {
         const float* x = job.x + t * job.x_stride + pair * 2;
-        sum[t][0] = fma(w[0], broadcast(x[0]), sum[t][0]);
-        sum[t][1] = fma(w[1], broadcast(x[1]), sum[t][1]);
-        sum[t][2] = fma(w[2], broadcast(x[2]), sum[t][2]);
-        sum[t][3] = fma(w[3], broadcast(x[3]), sum[t][3]);
+        sum[p][t] = fma(odd, broadcast(x[1]), fma(even, broadcast(x[0]), sum[p][t]));
       }
     }
+  }
+  VERNIER_UNROLL for (int p = 0; p < P; ++p) {
     VERNIER_UNROLL for (int t = 0; t < T; ++t) {
-      store(job.out + t * job.out_stride + p * kRows, add(add(sum[t][0], sum[t][2]), add(sum[t][1], sum[t][3])));
+      store(job.out + t * job.out_stride + (first_panel + p) * kRows, sum[p][t]);
     }
   }
 }
 
 template <PanelFormat F, int T = kStreamTokens>
 void dense_stream_format(const DenseStreamJob& job) {
-  if (job.tokens >= T) dense_stream_of<F, T>(job);
+  if (job.tokens >= T) {
+    constexpr int kPanels = T > 2 && kRows < 16 ? 2 : 4;
+    int64_t panel = 0;
+    for (; panel + kPanels <= job.panel_count; panel += kPanels) dense_stream_of<F, kPanels, T>(job, panel);
+    for (; panel < job.panel_count; ++panel) dense_stream_of<F, 1, T>(job, panel);
+  }
   if constexpr (T > 1) {
     if (job.tokens < T) dense_stream_format<F, T / 2>(job);
   }
