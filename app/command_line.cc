@@ -71,6 +71,8 @@ constexpr FlagAlias kAliases[] = {
     {"served-model-name", "--model-name", "LMDeploy"},
     {"served-model-name", "--model-id", "xLLM"},
     {"api-key", "--api-keys", "LMDeploy"},
+    {"request-timeout", "--timeout", "llama.cpp"},
+    {"request-timeout", "-to", "llama.cpp"},
     {"deterministic", "--enable-deterministic-inference", "SGLang"},
 };
 

@@ -4,12 +4,14 @@
 #include <fstream>
 #include <iterator>
 
+#include "api/kernel_fallbacks.h"
 #include "api/serve_model.h"
 #include "app/commands.h"
 #include "app/model_flags.h"
 #include "server/api_routes.h"
 #include "server/http_server.h"
 #include "server/page_route.h"
+#include "server/warm_up.h"
 
 namespace vernier {
 namespace {
@@ -30,6 +32,7 @@ struct ServeFlags {
   int grace_s = 30;
   int header_timeout_s = 10, body_timeout_s = 30, idle_timeout_s = 120, keep_alive_s = 15;
   int64_t max_body_mib = 64;
+  double request_timeout_s = 0;
 };
 
 void add_http_flags(CLI::App& command, ServeFlags& flags) {
@@ -66,6 +69,11 @@ void add_http_flags(CLI::App& command, ServeFlags& flags) {
       ->capture_default_str();
   command.add_option("--keep-alive", flags.keep_alive_s, "Seconds of silence before a stream's comment")
       ->check(seconds)
+      ->capture_default_str();
+  command
+      .add_option("--request-timeout", flags.request_timeout_s,
+                  "Seconds from a request's last byte to the end of its answer, then it fails with 504; 0: no limit")
+      ->check(CLI::Range(0.0, 1e7))
       ->capture_default_str();
   command.add_option("--grace", flags.grace_s, "Seconds for running answers after SIGTERM")
       ->check(CLI::Range(0, 86400))
@@ -150,7 +158,20 @@ Result<ServeOptions> serve_options(const ServeFlags& flags) {
   return options;
 }
 
-Result<std::shared_ptr<const ServedModel>> open_model(const ServeFlags& flags) {
+void count_fallbacks(MetricRegistry& registry, const std::string& model_name, const LoadedModel& model,
+                     CodecId kv_type) {
+  for (const KernelFallback& fallback : kernel_fallbacks(model, kv_type)) {
+    const MetricLabels labels = {{"model_name", model_name},          {"op", fallback.op},
+                                 {"phase", fallback.phase},           {"kernel", fallback.kernel},
+                                 {"instead_of", fallback.instead_of}, {"reason", fallback.reason}};
+    registry
+        .counter("vernier_kernel_fallbacks_total",
+                 "Weights and layers that run on another kernel than the fastest for them, and why.", labels)
+        .add(static_cast<double>(fallback.count));
+  }
+}
+
+Result<std::shared_ptr<const ServedModel>> open_model(const ServeFlags& flags, MetricRegistry& registry) {
   TRY_BIND(ServeOptions options, serve_options(flags));
   const bool scripted = flags.model.model.starts_with(kScriptScheme);
   const std::string given = scripted ? flags.model.model.substr(kScriptScheme.size()) : flags.model.model;
@@ -160,6 +181,7 @@ Result<std::shared_ptr<const ServedModel>> open_model(const ServeFlags& flags) {
     TRY_BIND(RunnerOptions runner, flags.model.runner_options(model->decoder().spec()));
     options.kv_type = runner.kv_type;
     options.engine.context_tokens = runner.context_tokens;
+    count_fallbacks(registry, options.names.front(), *model, runner.kv_type);
     return serve_model(std::move(model), options);
   }
   TRY_BIND(std::string text, read_text_file(given));
@@ -192,22 +214,34 @@ Result<HttpServer::Options> http_options(const ServeFlags& flags, MetricRegistry
   return http;
 }
 
+ApiOptions api_options(const ServeFlags& flags) {
+  ApiOptions api;
+  api.strict_fields = flags.strict;
+  api.version = VERNIER_VERSION;
+  api.request_timeout = std::chrono::nanoseconds(static_cast<int64_t>(flags.request_timeout_s * 1e9));
+  return api;
+}
+
 Status serve(const ServeFlags& flags) {
   const StopSignals signals;
   MetricRegistry registry;
   std::unique_ptr<ServerMetrics> metrics;  // outlives the model, whose engine delivers to the end
-  TRY_BIND(std::shared_ptr<const ServedModel> model, open_model(flags));
-  metrics = std::make_unique<ServerMetrics>(registry, *model, flags.metrics_compat == "all");
-  TRY_BIND(HttpServer::Options http, http_options(flags, registry));
-  ApiOptions api;
-  api.strict_fields = flags.strict;
-  api.version = VERNIER_VERSION;
-  auto context = std::make_shared<ApiContext>(model, api, registry, *metrics);
+  auto context = std::make_shared<ApiContext>(nullptr, api_options(flags), registry, nullptr);
+  context->readiness.set_stage(Readiness::Stage::kLoading);
   Router router;
   add_api_routes(router, context);
   add_page_routes(router);
+  TRY_BIND(HttpServer::Options http, http_options(flags, registry));
   TRY_BIND(std::unique_ptr<HttpServer> server, HttpServer::start(std::move(http), std::move(router)));
-  fmt::print("{} is served at {}, {} tokens of context\n", model->name(), server->address(), model->context_tokens());
+
+  TRY_BIND(context->model, open_model(flags, registry));
+  const ServedModel& model = *context->model;
+  metrics = std::make_unique<ServerMetrics>(registry, model, flags.metrics_compat == "all");
+  context->metrics = metrics.get();
+  context->readiness.set_stage(Readiness::Stage::kWarming);
+  warm_up(model, context->readiness);
+  context->readiness.set_stage(Readiness::Stage::kReady);
+  fmt::print("{} is served at {}, {} tokens of context\n", model.name(), server->address(), model.context_tokens());
   std::fflush(stdout);
   const int signal = signals.wait();
   log_info("signal {}: no new requests; {} under way", signal, server->requests_under_way());

@@ -131,6 +131,7 @@ void EngineLoop::add(Submission submission) {
   planned.fair_key = request.fair_share_key;
   planned.arrival_ns = submission.submitted_ns;
   planned.deadline_ns = request.deadline_ns;
+  if (request.deadline_ns) next_deadline_ns_ = std::min(next_deadline_ns_, *request.deadline_ns);
   planned.root.tenant = request.cache_salt;
   // A root of its own: what every prompt token is computed for is not reused.
   const bool whole_prompt = request.prompt_logprobs >= 0 || request.kind == RequestKind::kEmbedMean;
@@ -156,9 +157,10 @@ void EngineLoop::add(Submission submission) {
 
 bool EngineLoop::step() {
   const int64_t begin_ns = monotonic_ns();
+  if (begin_ns >= next_deadline_ns_) expire_admitted(begin_ns);
   plan(*state_, begin_ns, plan_);
   if (!plan_.expired.empty()) {
-    expire();
+    expire_waiting(begin_ns);
     plan(*state_, begin_ns, plan_);
   }
   if (plan_.empty()) return false;
@@ -204,11 +206,28 @@ Result<StepOutput> EngineLoop::forward() {
   return output;
 }
 
-void EngineLoop::expire() {
-  const int64_t now_ns = monotonic_ns();
+void EngineLoop::expire_waiting(int64_t now_ns) {
   const std::vector<SequenceId> expired = plan_.expired;
   for (SequenceId id : expired) {
-    fail(sequence(id), make_error(ErrorCode::kTimeout, "its time ran out while it waited for its turn"), now_ns);
+    fail(sequence(id), make_error(ErrorCode::kTimeout, "the request's time ran out while it waited for its turn"),
+         now_ns);
+  }
+}
+
+void EngineLoop::expire_admitted(int64_t now_ns) {
+  next_deadline_ns_ = std::numeric_limits<int64_t>::max();
+  std::vector<Sequence*> expired;
+  for (const auto& [id, member] : sequences_) {
+    if (!member->request.deadline_ns) continue;
+    if (*member->request.deadline_ns > now_ns) {
+      next_deadline_ns_ = std::min(next_deadline_ns_, *member->request.deadline_ns);
+    } else if (member->spends != Sequence::Spends::kQueue) {
+      expired.push_back(member.get());
+    }
+  }
+  for (Sequence* member : expired) {
+    fail(*member, make_error(ErrorCode::kTimeout, "the request's time ran out after {} tokens", member->generated),
+         now_ns);
   }
 }
 
@@ -232,9 +251,11 @@ void EngineLoop::commit_step(StepOutput output, int64_t launched_ns, int64_t now
   std::vector<std::pair<Sequence*, RequestUpdate>> updates;
   updates.reserve(plan_.rows.size());
   size_t next = 0;
+  const int64_t padding_ns =
+      (now_ns - launched_ns) * output.padded_rows / std::max(1, plan_.total_rows + output.padded_rows);
   for (const PlannedRows& rows : plan_.rows) {
     Sequence& member = sequence(rows.sequence);
-    member.mark_step(launched_ns, now_ns, rows.first_position + rows.rows);
+    member.mark_step(launched_ns, now_ns, padding_ns, rows.first_position + rows.rows);
     const bool first = member.generated == 0;
     RequestUpdate update = accept(rows, member, output, next);
     if (first && member.generated > 0) member.ledger.first_token_ns = now_ns - member.submitted_ns;
@@ -244,9 +265,6 @@ void EngineLoop::commit_step(StepOutput output, int64_t launched_ns, int64_t now
   }
   commit(*state_, plan_, sampled_);
   for (auto& [member, update] : updates) {
-    if (!update.last() && member->request.deadline_ns && now_ns > *member->request.deadline_ns) {
-      update.failed = make_error(ErrorCode::kTimeout, "its time ran out after {} tokens", member->generated);
-    }
     if (update.last()) {
       finish_with(*member, std::move(update), now_ns);
     } else {
@@ -339,13 +357,14 @@ void EngineLoop::accept_hidden(const PlannedRows& rows, Sequence& member, const 
 }
 
 void EngineLoop::finish_with(Sequence& member, RequestUpdate update, int64_t now_ns) {
+  member.mark(now_ns);
+  update.ledger = member.ledger;
+  update.ledger.end_ns = now_ns;
   if (update.finished) {
-    member.mark(now_ns);
     Finished& finished = *update.finished;
     finished.prompt_tokens = member.prompt_tokens();
     finished.cached_tokens = member.cached_tokens;
     finished.preemptions = member.preemptions;
-    finished.ledger = member.ledger;
     ++(finished.reason == FinishReason::kCancelled ? counts_.requests_cancelled : counts_.requests_finished);
   } else {
     ++counts_.requests_failed;

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -54,7 +55,9 @@ class EngineLoop {
   /// One step: plan, launch, forward, commit. False where nothing can run now.
   bool step();
   Result<StepOutput> forward();
-  void expire();
+  void expire_waiting(int64_t now_ns);
+  /// Fails what runs, or was preempted, past its deadline; no step is under way.
+  void expire_admitted(int64_t now_ns);
   void mark_admissions(int64_t now_ns);
   void fill_step();
   void fill_tables();
@@ -98,6 +101,7 @@ class EngineLoop {
   std::vector<MaskFiller::Job> mask_jobs_;
   bool hidden_wanted_ = false;
   double prefill_row_ns_ = 0;
+  int64_t next_deadline_ns_ = std::numeric_limits<int64_t>::max();  // no request's is earlier
 
   EngineStats counts_;
 

@@ -54,7 +54,7 @@ struct Request {
   uint64_t fair_share_key = 0;         ///< requests of one key share its part of the machine
   uint64_t cache_salt = 0;             ///< prefixes are shared only between equal salts
   bool reuse_prefix = true;            ///< false: computes its whole prompt
-  std::optional<int64_t> deadline_ns;  ///< monotonic; a request that is late fails with kTimeout
+  std::optional<int64_t> deadline_ns;  ///< monotonic; from then on it fails with kTimeout, wherever it is
 };
 
 enum class FinishReason : uint8_t {
@@ -64,16 +64,23 @@ enum class FinishReason : uint8_t {
   kCancelled,  ///< by `Engine::cancel`
 };
 
-/// Where the wall time of a request went, from submit to its last token; the parts sum to the whole.
+/// Where the wall time of a request went; the parts sum to the whole. The engine counts from submit to the last token;
+/// who tells the answer adds what came before to `queue_ns`, and what came after as `client_ns`.
 struct RequestLedger {
-  int64_t queue_ns = 0;        ///< submitted, not yet admitted
+  int64_t queue_ns = 0;        ///< not yet admitted
   int64_t prefill_ns = 0;      ///< in steps that computed its prompt
   int64_t decode_ns = 0;       ///< in steps that computed its answer
   int64_t waiting_ns = 0;      ///< admitted, while a step ran without it or the engine planned
+  int64_t padding_ns = 0;      ///< of its steps: the share of rows that only fill up a shape
   int64_t preempted_ns = 0;    ///< its blocks were taken away, until it was admitted again
   int64_t recompute_ns = 0;    ///< in steps that computed again what a preemption took
-  int64_t first_token_ns = 0;  ///< from submit to the first token; not a part of the sum
-  int64_t total_ns() const { return queue_ns + prefill_ns + decode_ns + waiting_ns + preempted_ns + recompute_ns; }
+  int64_t client_ns = 0;       ///< it was ready and the client had not taken it
+  int64_t first_token_ns = 0;  ///< from the begin to the first token; not a part of the sum
+  int64_t end_ns = 0;          ///< monotonic, when the engine was done with it; not a part of the sum
+  int64_t preemption_ns() const { return preempted_ns + recompute_ns; }
+  int64_t total_ns() const {
+    return queue_ns + prefill_ns + decode_ns + waiting_ns + padding_ns + preemption_ns() + client_ns;
+  }
 };
 
 struct Finished {
@@ -82,7 +89,6 @@ struct Finished {
   int32_t prompt_tokens = 0;
   int32_t cached_tokens = 0;  ///< of the prompt, found in the cache at the first admission
   int32_t preemptions = 0;
-  RequestLedger ledger;
 };
 
 /// News of one request: tokens since the last, and how it ended.
@@ -92,6 +98,7 @@ struct RequestUpdate {
   std::vector<float> embedding;      ///< of an embedding request, [hidden], not scaled; with the last update
   std::optional<Finished> finished;
   std::optional<Error> failed;  ///< instead of finished
+  RequestLedger ledger;         ///< with the last update
   bool last() const { return finished.has_value() || failed.has_value(); }
 };
 

@@ -39,11 +39,12 @@ struct Sequence {
         break;
     }
   }
-  /// Books a step that computed rows of it up to `end_position`.
-  void mark_step(int64_t launched_ns, int64_t now_ns, int32_t end_position) {
+  /// Books a step that computed rows of it up to `end_position`, and spent `padding_ns` on rows of nobody.
+  void mark_step(int64_t launched_ns, int64_t now_ns, int64_t padding_ns, int32_t end_position) {
     mark(launched_ns);
     marked_ns = now_ns;
-    const int64_t spent = now_ns - launched_ns;
+    ledger.padding_ns += padding_ns;
+    const int64_t spent = now_ns - launched_ns - padding_ns;
     if (end_position <= furthest_position) {
       ledger.recompute_ns += spent;
     } else if (generated == 0) {

@@ -27,6 +27,7 @@ struct StepInput {
 struct StepOutput {
   SampledRows sampled;        ///< [sampled rows]
   std::vector<float> hidden;  ///< [rows, hidden], normed; empty unless wanted
+  int32_t padded_rows = 0;    ///< computed beside the step's, to fill up a shape; a device that pads none has 0
 };
 
 /// What a model must tell to be served.

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "base/log.h"
+#include "server/answer_json.h"
 #include "server/unique_id.h"
 
 namespace vernier {
@@ -19,6 +22,13 @@ struct Answer::Choice {
 };
 
 namespace {
+
+/// As the log names them.
+std::vector<TimePart> time_parts(const RequestLedger& ledger) {
+  return {{"queue_ms", ledger.queue_ns},     {"prefill_ms", ledger.prefill_ns},
+          {"waiting_ms", ledger.waiting_ns}, {"decode_ms", ledger.decode_ns},
+          {"padding_ms", ledger.padding_ns}, {"preemption_ms", ledger.preemption_ns()}};
+}
 
 void keep_part(const OutputDelta& delta, std::vector<OutputDelta>& parts) {
   const bool joins = !parts.empty() && parts.back().kind == delta.kind && delta.kind != OutputDelta::Kind::kCallBegin;
@@ -48,6 +58,7 @@ void Answer::start(std::vector<Request> requests) {
     std::lock_guard lock(mutex_);
     choices_.resize(requests.size());
     results_.resize(requests.size());
+    prompts_counted_.resize(requests.size() / options_.choices_of_prompt + 1);
     open_choices_ = requests.size();
     for (size_t i = 0; i < requests.size(); ++i) {
       Choice& choice = choices_[i];
@@ -75,12 +86,32 @@ void Answer::start(std::vector<Request> requests) {
 void Answer::take(size_t index, RequestUpdate update) {
   std::lock_guard lock(mutex_);
   if (ended_) return;
+  if (!update.failed) count_prompt(index);
   if (!update.prompt.empty()) results_[index].prompt = std::move(update.prompt);
   take_tokens(index, update.tokens);
-  if (update.failed) return fail(*update.failed);
-  if (update.finished) end_choice(index, *update.finished);
+  if (update.failed) {
+    events_.response().account(time_parts(whole_ledger(update.ledger)));
+    return fail(*update.failed);
+  }
+  if (update.finished) end_choice(index, *update.finished, update.ledger);
   if (ended_ || !options_.stream) return;
   if (events_.flush() == WriteState::kClosed) cancel_all();
+}
+
+void Answer::count_prompt(size_t index) {
+  const size_t prompt = index / options_.choices_of_prompt;
+  if (prompts_counted_[prompt]) return;
+  prompts_counted_[prompt] = true;
+  metrics_.count_prompt(results_[index].prompt_tokens);
+}
+
+RequestLedger Answer::whole_ledger(RequestLedger ledger) const {
+  const int64_t before_ns = std::max<int64_t>(
+      0, ledger.end_ns - ledger.total_ns() - (options_.received_ns > 0 ? options_.received_ns : start_ns_));
+  ledger.queue_ns += before_ns;
+  if (ledger.first_token_ns > 0) ledger.first_token_ns += before_ns;
+  ledger.client_ns = monotonic_ns() - ledger.end_ns;
+  return ledger;
 }
 
 void Answer::take_tokens(size_t index, const std::vector<SampledToken>& tokens) {
@@ -98,6 +129,7 @@ void Answer::take_tokens(size_t index, const std::vector<SampledToken>& tokens) 
     choice.last_token_ns = now_ns;
     if (choice.told_all) continue;
     ++result.completion_tokens;
+    metrics_.count_generated();
     result.tokens.push_back(token);
     choice.untold.push_back(token);
     choice.told_all = choice.reader->push(token.token, deltas);
@@ -114,7 +146,7 @@ void Answer::tell(size_t index, std::vector<OutputDelta>& deltas) {
     fold_answer(delta, result.answer);
     if (options_.keep_parts) keep_part(delta, result.parts);
     if (!options_.stream) continue;
-    if (!choice.begun) writer_->begin_choice(events_, index);
+    if (!choice.begun) writer_->begin_choice(events_, index, result);
     choice.begun = true;
     const std::string_view call_id =
         delta.call_index < result.call_ids.size() ? std::string_view(result.call_ids[delta.call_index]) : "";
@@ -124,7 +156,7 @@ void Answer::tell(size_t index, std::vector<OutputDelta>& deltas) {
   deltas.clear();
 }
 
-void Answer::end_choice(size_t index, const Finished& finished) {
+void Answer::end_choice(size_t index, const Finished& finished, const RequestLedger& ledger) {
   Choice& choice = choices_[index];
   ChoiceResult& result = results_[index];
   if (finished.reason == FinishReason::kCancelled && !choice.told_all) {
@@ -141,6 +173,7 @@ void Answer::end_choice(size_t index, const Finished& finished) {
   if (!choice.told_all && finished.end_token) {
     result.stop_token = finished.end_token;
     ++result.completion_tokens;
+    metrics_.count_generated();
   }
   const bool cut = limit && result.found_stop.empty();
   result.end = choice.reader->finishes_with_calls() ? AnswerEnd::kToolCalls
@@ -149,11 +182,11 @@ void Answer::end_choice(size_t index, const Finished& finished) {
   result.prompt_tokens = finished.prompt_tokens;
   result.cached_tokens = finished.cached_tokens;
   result.reasoning_tokens = static_cast<int32_t>(choice.reader->reasoning_tokens());
-  result.ledger = finished.ledger;
+  result.ledger = whole_ledger(ledger);
   choice.finished = true;
   --open_choices_;
   if (options_.stream) {
-    if (!choice.begun) writer_->begin_choice(events_, index);
+    if (!choice.begun) writer_->begin_choice(events_, index, result);
     choice.begun = true;
     writer_->end_choice(events_, index, result, choice.untold);
     choice.untold.clear();
@@ -164,13 +197,9 @@ void Answer::end_choice(size_t index, const Finished& finished) {
 void Answer::finish_if_last() {
   if (open_choices_ > 0) return;
   ended_ = true;
-  int64_t prompt_tokens = 0, generated_tokens = 0;
-  for (size_t i = 0; i < results_.size(); ++i) {
-    if (i % options_.choices_of_prompt == 0) prompt_tokens += results_[i].prompt_tokens;
-    generated_tokens += results_[i].completion_tokens;
-    metrics_.count_finished(results_[i]);
-  }
-  metrics_.count_answer(prompt_tokens, generated_tokens, monotonic_ns() - start_ns_);
+  for (const ChoiceResult& result : results_) metrics_.count_finished(result);
+  metrics_.count_answer(monotonic_ns() - start_ns_);
+  events_.response().account(time_parts(longest_ledger(results_)));
   if (options_.stream) {
     writer_->end_stream(events_, results_);
     return;

@@ -21,6 +21,7 @@ struct AnswerOptions {
   size_t choices_of_prompt = 1;  ///< consecutive requests that have one prompt
   bool keep_parts = false;       ///< for a writer that tells the order of text, reasoning and calls
   HeaderList headers;            ///< of the answer
+  int64_t received_ns = 0;       ///< monotonic, when its request was there; 0: when it starts
 };
 
 /// One API request under way: it submits the choices, turns what the engine delivers into deltas, and streams them or
@@ -48,8 +49,11 @@ class Answer : public std::enable_shared_from_this<Answer> {
 
   void take(size_t index, RequestUpdate update);
   void take_tokens(size_t index, const std::vector<SampledToken>& tokens);
+  void count_prompt(size_t index);
+  /// The engine's ledger with what came before and after it: sums to the time since the request was received.
+  RequestLedger whole_ledger(RequestLedger ledger) const;
   void tell(size_t index, std::vector<OutputDelta>& deltas);
-  void end_choice(size_t index, const Finished& finished);
+  void end_choice(size_t index, const Finished& finished, const RequestLedger& ledger);
   void finish_if_last();
   void fail(const Error& error);
   void cancel_all();
@@ -65,6 +69,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   std::mutex mutex_;  // guards all below
   std::vector<Choice> choices_;
   std::vector<ChoiceResult> results_;
+  std::vector<bool> prompts_counted_;  // [prompts]
   size_t open_choices_ = 0;
   bool ended_ = false;  // answered, failed or given up: nothing more is told
   int64_t start_ns_ = 0;

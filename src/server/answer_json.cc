@@ -19,6 +19,10 @@ void write_label(JsonWriter& json, const TokenLabel& label, float logprob) {
   json.end_array();
 }
 
+const ChoiceResult& longest_choice(std::span<const ChoiceResult> results) {
+  return *std::ranges::max_element(results, {}, [](const ChoiceResult& result) { return result.ledger.total_ns(); });
+}
+
 }  // namespace
 
 std::string_view answer_end_name(AnswerEnd end) {
@@ -113,19 +117,22 @@ void write_usage(JsonWriter& json, std::span<const ChoiceResult> results, size_t
   json.end_object();
 }
 
+const RequestLedger& longest_ledger(std::span<const ChoiceResult> results) {
+  return longest_choice(results).ledger;
+}
+
 void write_timings(JsonWriter& json, std::span<const ChoiceResult> results) {
-  const auto longest =
-      std::ranges::max_element(results, {}, [](const ChoiceResult& result) { return result.ledger.total_ns(); });
-  const ChoiceResult& result = *longest;
+  const ChoiceResult& result = longest_choice(results);
   const RequestLedger& ledger = result.ledger;
   auto ms = [&](std::string_view name, int64_t ns) { json.key(name).number(milliseconds(ns)); };
   json.begin_object();
   ms("queue_ms", ledger.queue_ns);
   ms("prefill_ms", ledger.prefill_ns);
-  ms("decode_ms", ledger.decode_ns);
   ms("waiting_ms", ledger.waiting_ns);
-  ms("preempted_ms", ledger.preempted_ns);
-  ms("recompute_ms", ledger.recompute_ns);
+  ms("decode_ms", ledger.decode_ns);
+  ms("padding_ms", ledger.padding_ns);
+  ms("preemption_ms", ledger.preemption_ns());
+  ms("client_ms", ledger.client_ns);
   ms("total_ms", ledger.total_ns());
   ms("first_token_ms", ledger.first_token_ns);
   // As llama.cpp's server names them.

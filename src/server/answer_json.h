@@ -34,6 +34,8 @@ void write_prompt_logprobs(JsonWriter& json, const Tokenizer& tokenizer, std::sp
 void write_usage(JsonWriter& json, std::span<const ChoiceResult> results, size_t choices_of_prompt);
 
 /// Milliseconds of the ledger and rates, of the choice that took longest.
+/// Of the choice that took longest.
+const RequestLedger& longest_ledger(std::span<const ChoiceResult> results);
 void write_timings(JsonWriter& json, std::span<const ChoiceResult> results);
 
 /// The stop string, the stop token's id, or null.

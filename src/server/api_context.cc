@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/clock.h"
 #include "base/random.h"
 #include "text/vocabulary.h"
 
@@ -85,6 +86,7 @@ Request engine_request(const ServedModel& model, const GenerationSettings& setti
   request.script = prompt.script;
   request.priority = settings.priority;
   request.cache_salt = settings.cache_salt;
+  request.deadline_ns = settings.deadline_ns;
   return request;
 }
 
@@ -92,6 +94,12 @@ uint64_t fair_share_key(const HttpRequest& request) {
   std::string_view key = request.headers.get("Authorization");
   if (key.empty()) key = request.headers.get("x-api-key");
   return key.empty() ? 0 : fmix64(hash_text(key));
+}
+
+std::optional<int64_t> request_deadline_ns(const ApiContext& context, const HttpRequest& request) {
+  const int64_t limit_ns = context.options.request_timeout.count();
+  if (limit_ns <= 0) return std::nullopt;
+  return (request.received_ns > 0 ? request.received_ns : monotonic_ns()) + limit_ns;
 }
 
 int64_t unix_seconds() {

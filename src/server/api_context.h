@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include "server/answer.h"
 #include "server/http_message.h"
 #include "server/prompt.h"
+#include "server/readiness.h"
 #include "server/request_error.h"
 #include "server/router.h"
 
@@ -18,9 +20,10 @@ namespace vernier {
 class CompiledGrammar;
 
 struct ApiOptions {
-  bool strict_fields = false;  ///< unknown fields are refused, not listed as ignored
-  int32_t max_choices = 1024;  ///< prompts times choices of one request
-  std::string version;         ///< of this program
+  bool strict_fields = false;                   ///< unknown fields are refused, not listed as ignored
+  int32_t max_choices = 1024;                   ///< prompts times choices of one request
+  std::string version;                          ///< of this program
+  std::chrono::nanoseconds request_timeout{0};  ///< for one request, from its last byte to the end; 0: none
 };
 
 /// Answers under way by their ids, for /abort_request. Any thread.
@@ -39,11 +42,12 @@ class RunningAnswers {
 
 /// What all routes share. Outlives the server that runs them.
 struct ApiContext {
-  std::shared_ptr<const ServedModel> model;
+  std::shared_ptr<const ServedModel> model;  ///< null while it is loaded, which `readiness` tells
   ApiOptions options;
   MetricRegistry& registry;
-  ServerMetrics& metrics;
-  RunningAnswers running;
+  ServerMetrics* metrics;  ///< as the model
+  RunningAnswers running = {};
+  Readiness readiness = {};
 };
 
 /// A route's work: nothing where the answer was given or will be, else why the request is refused.
@@ -63,6 +67,9 @@ Request engine_request(const ServedModel& model, const GenerationSettings& setti
 
 /// Requests of one key share its part of the machine.
 uint64_t fair_share_key(const HttpRequest& request);
+
+/// When a request must have ended; none without a limit.
+std::optional<int64_t> request_deadline_ns(const ApiContext& context, const HttpRequest& request);
 
 int64_t unix_seconds();
 

@@ -19,24 +19,34 @@ void add_everywhere(Router& router, const std::string& method, const std::string
   }
 }
 
-RouteFunction bound(const std::shared_ptr<ApiContext>& context, Work work) {
-  return as_route([context, work](const HttpRequest& request, const std::shared_ptr<ResponseStream>& response) {
-    return work(*context, request, response);
+/// Refused while the model cannot do it: see Readiness.
+RouteFunction bound(const std::shared_ptr<ApiContext>& context, Work work, std::optional<Capability> needs = {}) {
+  return as_route([context, work, needs](const HttpRequest& request, const std::shared_ptr<ResponseStream>& response) {
+    auto refusal = needs ? context->readiness.refusal(*needs) : context->readiness.refusal();
+    return refusal ? refusal : work(*context, request, response);
+  });
+}
+
+/// An answer that the model's facts give at once.
+template <class Show>
+RouteFunction shown(const std::shared_ptr<ApiContext>& context, Show show) {
+  return as_route([context, show](const HttpRequest& request,
+                                  const std::shared_ptr<ResponseStream>& response) -> std::optional<ApiError> {
+    if (auto refusal = context->readiness.refusal()) return refusal;
+    response->send(show(*context, request));
+    return std::nullopt;
   });
 }
 
 void add_facts(Router& router, const std::shared_ptr<ApiContext>& context) {
-  const RouteFunction list = [context](HttpRequest, std::shared_ptr<ResponseStream> response) {
-    response->send(list_models(*context));
-  };
-  const RouteFunction show = [context](HttpRequest request, std::shared_ptr<ResponseStream> response) {
-    response->send(show_model(*context, std::string(find_value(request.params, "id").value_or(""))));
-  };
+  const RouteFunction list =
+      shown(context, [](const ApiContext& shared, const HttpRequest&) { return list_models(shared); });
+  const RouteFunction show = shown(context, [](const ApiContext& shared, const HttpRequest& request) {
+    return show_model(shared, std::string(find_value(request.params, "id").value_or("")));
+  });
   add_everywhere(router, "GET", "/models", list);
   router.get("/v1/models/{id...}", show).get("/models/{id...}", show);
-  router.get("/props", [context](HttpRequest, std::shared_ptr<ResponseStream> response) {
-    response->send(show_props(*context));
-  });
+  router.get("/props", shown(context, [](const ApiContext& shared, const HttpRequest&) { return show_props(shared); }));
   router.get("/version", [context](HttpRequest, std::shared_ptr<ResponseStream> response) {
     response->send(show_version(*context));
   });
@@ -48,15 +58,13 @@ void add_facts(Router& router, const std::shared_ptr<ApiContext>& context) {
 }
 
 void add_health(Router& router, const std::shared_ptr<ApiContext>& context) {
-  const RouteFunction health = [](HttpRequest request, std::shared_ptr<ResponseStream> response) {
-    response->send(show_health(request));
+  const RouteFunction health = [context](HttpRequest request, std::shared_ptr<ResponseStream> response) {
+    response->send(show_health(*context, request));
   };
   const RouteFunction live = [](HttpRequest, std::shared_ptr<ResponseStream> response) {
     response->send(HttpResponse::json("{\"status\":\"ok\"}"));
   };
-  const RouteFunction generates = [context](HttpRequest, std::shared_ptr<ResponseStream> response) {
-    check_generation(*context, response);
-  };
+  const RouteFunction generates = bound(context, check_generation, Capability::kGeneration);
   for (const char* path : {"/health", "/health/ready", "/ping"}) router.add("GET", path, Access::kOpen, health);
   for (const char* path : {"/live", "/health/live"}) router.add("GET", path, Access::kOpen, live);
   for (const char* path : {"/health/generate", "/health_generate"}) router.add("GET", path, Access::kOpen, generates);
@@ -65,10 +73,10 @@ void add_health(Router& router, const std::shared_ptr<ApiContext>& context) {
 }  // namespace
 
 void add_api_routes(Router& router, const std::shared_ptr<ApiContext>& context) {
-  add_everywhere(router, "POST", "/chat/completions", bound(context, answer_chat));
-  add_everywhere(router, "POST", "/completions", bound(context, answer_text));
-  add_everywhere(router, "POST", "/embeddings", bound(context, answer_embeddings));
-  add_everywhere(router, "POST", "/responses", bound(context, answer_responses));
+  add_everywhere(router, "POST", "/chat/completions", bound(context, answer_chat, Capability::kGeneration));
+  add_everywhere(router, "POST", "/completions", bound(context, answer_text, Capability::kGeneration));
+  add_everywhere(router, "POST", "/embeddings", bound(context, answer_embeddings, Capability::kEmbeddings));
+  add_everywhere(router, "POST", "/responses", bound(context, answer_responses, Capability::kGeneration));
   const RouteFunction not_stored = as_route([](const HttpRequest& request, const std::shared_ptr<ResponseStream>&) {
     return std::optional(no_stored_response(std::string(find_value(request.params, "id").value_or(""))));
   });
@@ -76,13 +84,13 @@ void add_api_routes(Router& router, const std::shared_ptr<ApiContext>& context) 
   router.add("DELETE", "/v1/responses/{id...}", Access::kKey, not_stored);
   add_everywhere(router, "POST", "/tokenize", bound(context, tokenize));
   add_everywhere(router, "POST", "/detokenize", bound(context, detokenize));
-  router.post("/generate", bound(context, answer_generate));
+  router.post("/generate", bound(context, answer_generate, Capability::kGeneration));
   router.post("/apply-template", bound(context, apply_template));
   router.post("/abort_request", bound(context, abort_request));
-  router.add("POST", "/flush_cache", Access::kAdmin, [context](HttpRequest, std::shared_ptr<ResponseStream> response) {
-    context->model->engine->flush_cache();
-    response->send(HttpResponse::json("{\"flushed\":true}"));
-  });
+  router.add("POST", "/flush_cache", Access::kAdmin, shown(context, [](const ApiContext& shared, const HttpRequest&) {
+               shared.model->engine->flush_cache();
+               return HttpResponse::json("{\"flushed\":true}");
+             }));
   add_facts(router, context);
   add_health(router, context);
 }

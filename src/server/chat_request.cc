@@ -68,10 +68,6 @@ Result<ChatRequest> read_chat_request(const Json& body, const ServedModel& model
   TRY_STATUS(read_logprobs(fields, request.generation));
   TRY_STATUS(read_stream_options(fields, request.stream, request.usage_in_stream));
   TRY_STATUS(check_metadata(fields));
-  if (request.stream && request.generation.prompt_logprobs >= 0) {
-    return Error{ErrorCode::kUnsupported, "prompt_logprobs are given in whole answers alone; leave stream out",
-                 "prompt_logprobs"};
-  }
   TRY_BIND(request.tools, read_tools(fields));
   limit_forced_calls(model, request.tools);
   TRY_BIND(std::optional<Constraint> constraint, read_constraint(fields));

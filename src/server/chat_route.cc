@@ -8,11 +8,13 @@ namespace vernier {
 std::optional<ApiError> start_chat(ApiContext& context, const HttpRequest& http, ChatRequest request, ChatStart start,
                                    const std::shared_ptr<ResponseStream>& response) {
   const ServedModel& model = *context.model;
+  request.generation.deadline_ns = request_deadline_ns(context, http);
   auto prompt = render_chat(model, request);
   if (!prompt.ok()) return request_error(prompt.error());
   if (auto refusal = check_context(model, request.generation, prompt->tokens.size(), start.field)) return refusal;
   std::shared_ptr<const CompiledGrammar> grammar;
   if (request.constraint && prompt->script == nullptr) {
+    if (auto refusal = context.readiness.refusal(Capability::kStructuredOutput)) return refusal;
     // Compiling may take seconds, in which a stream is to be kept alive.
     if (request.stream) EventStream(response).begin(ignored_header(request.ignored));
     auto compiled = compile_constraint(model, *request.constraint, prompt->opens_reasoning);
@@ -26,6 +28,7 @@ std::optional<ApiError> start_chat(ApiContext& context, const HttpRequest& http,
   options.reader = chat_reader(model, request, *prompt);
   options.choices_of_prompt = static_cast<size_t>(request.generation.choices);
   options.headers = ignored_header(request.ignored);
+  options.received_ns = http.received_ns;
   std::vector<Request> choices;
   for (int32_t i = 0; i < request.generation.choices; ++i) {
     Request choice = engine_request(model, request.generation, *prompt, grammar);
@@ -35,7 +38,7 @@ std::optional<ApiError> start_chat(ApiContext& context, const HttpRequest& http,
     choices.push_back(std::move(choice));
   }
   auto answer =
-      std::make_shared<Answer>(model, context.metrics, std::move(options), start.writer(request, *prompt), response);
+      std::make_shared<Answer>(model, *context.metrics, std::move(options), start.writer(request, *prompt), response);
   context.running.add(answer);
   answer->start(std::move(choices));
   return std::nullopt;

@@ -48,7 +48,7 @@ void ChatWriter::write_chunk_logprobs(std::span<const SampledToken> tokens) {
   write_chat_logprobs(json, *model_.tokenizer, tokens, settings_.top_logprobs, settings_.skip_special);
 }
 
-void ChatWriter::begin_choice(EventStream& events, size_t choice) {
+void ChatWriter::begin_choice(EventStream& events, size_t choice, const ChoiceResult& so_far) {
   open_chunk(choice);
   chunk_ += "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null";
   if (settings_.token_ids) {
@@ -56,7 +56,15 @@ void ChatWriter::begin_choice(EventStream& events, size_t choice) {
     JsonWriter json(chunk_);
     write_token_ids(json, options_.prompt);
   }
-  close_chunk(events);
+  chunk_ += "}]";
+  if (options_.usage_in_stream) chunk_ += ",\"usage\":null";
+  if (settings_.prompt_logprobs >= 0 && choice == 0) {
+    chunk_ += ",\"prompt_logprobs\":";
+    JsonWriter json(chunk_);
+    write_prompt_logprobs(json, *model_.tokenizer, so_far.prompt);
+  }
+  chunk_ += '}';
+  events.add(chunk_);
 }
 
 void ChatWriter::write_call_delta(const ChoiceStep& step) {

@@ -20,7 +20,7 @@ class ChatWriter : public ReplyWriter {
  public:
   ChatWriter(const ServedModel& model, GenerationSettings settings, ChatWriterOptions options);
 
-  void begin_choice(EventStream& events, size_t choice) override;
+  void begin_choice(EventStream& events, size_t choice, const ChoiceResult& so_far) override;
   void step(EventStream& events, const ChoiceStep& step) override;
   void end_choice(EventStream& events, size_t choice, const ChoiceResult& result,
                   std::span<const SampledToken> tokens) override;

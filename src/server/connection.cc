@@ -251,6 +251,7 @@ void Connection::run_route() {
   request.draining = transport_->draining;
   request.remote = remote_;
   request.request_id = exchange_->request_id();
+  request.received_ns = exchange_since_ns_;
   std::shared_ptr<ResponseStream> response(exchange_.get(),
                                            [exchange = exchange_](ResponseStream*) { exchange->abandon(); });
   bool taken = transport_->workers->submit([route = decision_.route, request = std::move(request), response]() mutable {
@@ -388,7 +389,9 @@ void Connection::log_access(double seconds) {
   append_json_string(line, remote_);
   line += R"(,"request":)";
   append_json_string(line, std::string_view(request_line_).substr(0, 256));
-  log_info(R"({},"status":{},"bytes":{},"ms":{:.1f}}})", line, status, answer_bytes_, seconds * 1e3);
+  line += fmt::format(R"(,"status":{},"bytes":{},"ms":{:.3f})", status, answer_bytes_, seconds * 1e3);
+  line += time_parts_json(exchange_->time_parts(), seconds);
+  log_info("{}}}", line);
 }
 
 void Connection::update_deadline() {

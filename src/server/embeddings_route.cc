@@ -196,6 +196,7 @@ std::optional<ApiError> answer_embeddings(ApiContext& context, const HttpRequest
   if (!prompts.ok()) return request_error(prompts.error());
   GenerationSettings settings;
   settings.max_tokens = 0;
+  settings.deadline_ns = request_deadline_ns(context, http);
   std::vector<Request> requests;
   for (const Prompt& prompt : *prompts) {
     if (auto refusal = check_context(model, settings, prompt.tokens.size(), "input")) return refusal;
@@ -206,7 +207,7 @@ std::optional<ApiError> answer_embeddings(ApiContext& context, const HttpRequest
     requests.push_back(std::move(request));
   }
   auto answer =
-      std::make_shared<EmbeddingAnswer>(model, context.metrics, *options, response, ignored_header(fields->ignored()));
+      std::make_shared<EmbeddingAnswer>(model, *context.metrics, *options, response, ignored_header(fields->ignored()));
   answer->start(std::move(requests));
   return std::nullopt;
 }

@@ -184,6 +184,16 @@ void Exchange::on_gone(std::function<void()> callback) {
   if (callback) callback();
 }
 
+void Exchange::account(std::vector<TimePart> parts) {
+  std::lock_guard lock(mutex_);
+  time_parts_ = std::move(parts);
+}
+
+std::vector<TimePart> Exchange::time_parts() const {
+  std::lock_guard lock(mutex_);
+  return time_parts_;
+}
+
 void Exchange::abandon() {
   std::function<void()> forgotten;
   std::lock_guard lock(mutex_);
@@ -313,6 +323,18 @@ bool Exchange::ended() const {
 bool Exchange::lagged() const {
   std::lock_guard lock(mutex_);
   return lagged_;
+}
+
+std::string time_parts_json(const std::vector<TimePart>& parts, double seconds) {
+  if (parts.empty()) return "";
+  std::string out = ",\"ledger\":{";
+  double left_ms = seconds * 1e3;
+  for (const TimePart& part : parts) {
+    const double ms = static_cast<double>(part.ns) * 1e-6;
+    left_ms -= ms;
+    out += fmt::format("\"{}\":{:.3f},", part.name, ms);
+  }
+  return out + fmt::format("\"client_ms\":{:.3f}}}", std::max(left_ms, 0.0));
 }
 
 }  // namespace vernier

@@ -18,6 +18,10 @@ class ExchangeOwner {
   virtual void wake() = 0;
 };
 
+/// `,"ledger":{...}` for the log: the parts that the route told, and the rest of the wall time, in which the client
+/// read.
+std::string time_parts_json(const std::vector<TimePart>& parts, double seconds);
+
 /// What an exchange must know of its request and of the server's limits.
 struct ExchangeFacts {
   std::string request_id;
@@ -42,6 +46,7 @@ class Exchange : public ResponseStream {
   void finish() override;
   bool gone() const override;
   void on_gone(std::function<void()> callback) override;
+  void account(std::vector<TimePart> parts) override;
   const std::string& request_id() const override { return facts_.request_id; }
 
   /// No route can answer any more: an error stands in for the answer or the rest of it.
@@ -73,6 +78,7 @@ class Exchange : public ResponseStream {
   bool must_close() const;
   bool ended() const;
   bool lagged() const;
+  std::vector<TimePart> time_parts() const;
 
  private:
   // kHeld: begun, and the status has not gone out.
@@ -92,6 +98,7 @@ class Exchange : public ResponseStream {
   std::function<void()> callback_;
   Phase phase_ = Phase::kOpen;
   int status_ = 0;
+  std::vector<TimePart> time_parts_;
   HeaderList held_;      // fields of a begun answer
   std::string framed_;   // to be sent as it is
   std::string payload_;  // to be sent as a chunk

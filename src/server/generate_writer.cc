@@ -45,7 +45,7 @@ void GenerateWriter::write_choice(JsonWriter& json, size_t choice, const ChoiceR
   json.end_object().end_object();
 }
 
-void GenerateWriter::begin_choice(EventStream&, size_t choice) {
+void GenerateWriter::begin_choice(EventStream&, size_t choice, const ChoiceResult&) {
   if (so_far_.size() <= choice) so_far_.resize(choice + 1);
 }
 

@@ -12,7 +12,7 @@ class GenerateWriter : public ReplyWriter {
  public:
   GenerateWriter(const ServedModel& model, GenerationSettings settings, std::string id, bool as_list);
 
-  void begin_choice(EventStream& events, size_t choice) override;
+  void begin_choice(EventStream& events, size_t choice, const ChoiceResult& so_far) override;
   void step(EventStream& events, const ChoiceStep& step) override;
   void end_choice(EventStream& events, size_t choice, const ChoiceResult& result,
                   std::span<const SampledToken> tokens) override;

@@ -27,7 +27,8 @@ struct GenerationSettings {
   bool token_ids = false;        ///< the answer tells its tokens' ids
   int32_t priority = 0;
   uint64_t cache_salt = 0;
-  std::string request_id;  ///< the caller's own; may be empty
+  std::string request_id;              ///< the caller's own; may be empty
+  std::optional<int64_t> deadline_ns;  ///< monotonic, of the whole request
 };
 
 /// Reads the fields that all generating routes share. Without a seed a new one is drawn.

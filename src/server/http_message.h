@@ -49,10 +49,11 @@ struct HttpRequest {
   NamedValues params;  ///< the {names} of the route's pattern
   HeaderList headers;
   std::string body;
-  std::string remote;      ///< "127.0.0.1:50312", "unix"
-  std::string request_id;  ///< the client's, if it was fit to be echoed; else made up
-  bool admin = false;      ///< the admin key was given, or no key is asked for at all
-  bool draining = false;   ///< the server is going down: a readiness route says 503
+  std::string remote;       ///< "127.0.0.1:50312", "unix"
+  std::string request_id;   ///< the client's, if it was fit to be echoed; else made up
+  bool admin = false;       ///< the admin key was given, or no key is asked for at all
+  bool draining = false;    ///< the server is going down: a readiness route says 503
+  int64_t received_ns = 0;  ///< monotonic, when its last byte was there
 };
 
 /// An answer that is known as a whole. Length, date, request id and CORS fields are added by the server.

@@ -85,18 +85,21 @@ HttpResponse show_version(const ApiContext& context) {
   return HttpResponse::json(std::move(body));
 }
 
-HttpResponse show_health(const HttpRequest& request) {
+HttpResponse show_health(const ApiContext& context, const HttpRequest& request) {
   if (request.draining) return ApiError::make(503, "the server is going down", "shutting_down").response();
+  if (auto refusal = context.readiness.any_refusal()) return refusal->response();
   return HttpResponse::json("{\"status\":\"ok\"}");
 }
 
-void check_generation(ApiContext& context, const std::shared_ptr<ResponseStream>& response) {
+std::optional<ApiError> check_generation(ApiContext& context, const HttpRequest& http,
+                                         const std::shared_ptr<ResponseStream>& response) {
   const ServedModel& model = *context.model;
   Prompt prompt;
   prompt.tokens = {0};
   GenerationSettings settings;
   settings.sampling.temperature = 0;
   settings.max_tokens = 1;
+  settings.deadline_ns = request_deadline_ns(context, http);
   Request request = engine_request(model, settings, prompt, nullptr);
   request.name = "health";
   request.reuse_prefix = false;
@@ -106,7 +109,7 @@ void check_generation(ApiContext& context, const std::shared_ptr<ResponseStream>
     request.script = std::move(script);
   }
   auto id = model.engine->submit(std::move(request), std::make_shared<HealthSink>(response));
-  if (!id.ok()) response->send(api_error(id.error()).response());
+  return id.ok() ? std::nullopt : std::optional(api_error(id.error()));
 }
 
 }  // namespace vernier

@@ -46,8 +46,8 @@ class ReplyWriter {
  public:
   virtual ~ReplyWriter() = default;
 
-  /// Before the first step or end of a choice.
-  virtual void begin_choice(EventStream& events, size_t choice) = 0;
+  /// Before the first step or end of a choice; of `so_far` the prompt's scores are known.
+  virtual void begin_choice(EventStream& events, size_t choice, const ChoiceResult& so_far) = 0;
   virtual void step(EventStream& events, const ChoiceStep& step) = 0;
   /// `tokens`: those that no step told.
   virtual void end_choice(EventStream& events, size_t choice, const ChoiceResult& result,

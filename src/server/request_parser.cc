@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <charconv>
 
 #include "base/check.h"
 
@@ -17,6 +18,13 @@ constexpr size_t kStartLineRest = 64;
 
 std::string_view view(boost::beast::string_view text) {
   return {text.data(), text.size()};
+}
+
+bool declared_too_long(const HeaderList& fields, size_t limit) {
+  const std::string_view text = fields.get("Content-Length");
+  uint64_t length = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
+  return error == std::errc() && end == text.data() + text.size() && length > limit;
 }
 
 }  // namespace
@@ -70,6 +78,9 @@ size_t RequestParser::feed(std::string_view bytes) {
     if (ec == http::error::header_limit) {
       fail(431, fmt::format("the header fields are longer than {} bytes", limits_.header_bytes), "header_too_large");
     } else if (ec == http::error::body_limit || ec == http::error::buffer_overflow) {
+      fail(413, fmt::format("the body is longer than {} bytes", limits_.body_bytes), "request_too_large");
+    } else if (declared_too_long(request_.headers, limits_.body_bytes)) {
+      // Two lengths that differ: whichever holds, the first is refused as it comes, like a length that stands alone.
       fail(413, fmt::format("the body is longer than {} bytes", limits_.body_bytes), "request_too_large");
     } else if (ec == http::error::bad_version) {
       fail(505, "the HTTP version is neither 1.0 nor 1.1", "http_version_not_supported");

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string_view>
+#include <vector>
 
 #include "server/http_message.h"
 
@@ -12,6 +14,12 @@ enum class WriteState {
   kTaken,   ///< they will be sent
   kFull,    ///< they will be sent, but the client lags: more than the bound waits. One that can should pause
   kClosed,  ///< they were dropped: the client has gone, or the answer had ended before
+};
+
+/// A part of an answer's wall time.
+struct TimePart {
+  std::string_view name;  ///< a literal
+  int64_t ns = 0;
 };
 
 /// The answer to one request, given whole by `send`, or in pieces by `begin`, `write`, `finish`; at once or later, from
@@ -45,6 +53,9 @@ class ResponseStream {
   /// place to cancel work. At once in the calling thread if it has gone already; else on an I/O thread, so it must
   /// not wait. Replaces an earlier callback.
   virtual void on_gone(std::function<void()> callback) = 0;
+
+  /// Where its time went until now, since its request was received: for the log, which adds the client's part.
+  virtual void account(std::vector<TimePart> parts) = 0;
 
   virtual const std::string& request_id() const = 0;
 };

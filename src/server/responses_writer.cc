@@ -177,7 +177,7 @@ std::string ResponsesWriter::place_of_item(bool with_content) const {
   return out;
 }
 
-void ResponsesWriter::begin_choice(EventStream& events, size_t) {
+void ResponsesWriter::begin_choice(EventStream& events, size_t, const ChoiceResult&) {
   const std::string response = response_json("in_progress", {}, nullptr, nullptr);
   add_response_event(events, "response.created", response);
   add_response_event(events, "response.in_progress", response);

@@ -15,7 +15,7 @@ class ResponsesWriter : public ReplyWriter {
   ResponsesWriter(const ServedModel& model, GenerationSettings settings, ResponsesEcho echo, std::string id,
                   int64_t created_unix_s);
 
-  void begin_choice(EventStream& events, size_t choice) override;
+  void begin_choice(EventStream& events, size_t choice, const ChoiceResult& so_far) override;
   void step(EventStream& events, const ChoiceStep& step) override;
   void end_choice(EventStream& events, size_t choice, const ChoiceResult& result,
                   std::span<const SampledToken> tokens) override;

@@ -88,8 +88,8 @@ ServerMetrics::ServerMetrics(MetricRegistry& registry, const ServedModel& model,
   auto histogram = [&](std::string_view name, std::string_view help) {
     return &registry.histogram(name, help, latency_bounds(), labels);
   };
-  prompt_tokens_ = counter("vernier_prompt_tokens_total", "Prompt tokens of answered requests.");
-  generated_tokens_ = counter("vernier_generated_tokens_total", "Generated tokens of answered requests.");
+  prompt_tokens_ = counter("vernier_prompt_tokens_total", "Prompt tokens of requests that began to be answered.");
+  generated_tokens_ = counter("vernier_generated_tokens_total", "Generated tokens, as they are delivered.");
   failed_ = counter("vernier_requests_failed_total", "Requests that ended with an error.");
   aborted_ = counter("vernier_requests_aborted_total", "Requests whose client went away or that were aborted.");
   for (AnswerEnd end : {AnswerEnd::kStop, AnswerEnd::kLength, AnswerEnd::kToolCalls}) {
@@ -152,14 +152,12 @@ void ServerMetrics::count_finished(const ChoiceResult& result) {
   finished_[static_cast<size_t>(result.end)]->add();
   const RequestLedger& ledger = result.ledger;
   queue_->observe(seconds(ledger.queue_ns));
-  prefill_->observe(seconds(ledger.prefill_ns + ledger.recompute_ns));
+  prefill_->observe(seconds(ledger.prefill_ns));
   decode_->observe(seconds(ledger.decode_ns));
-  inference_->observe(seconds(ledger.total_ns() - ledger.queue_ns));
+  inference_->observe(seconds(ledger.total_ns() - ledger.queue_ns - ledger.client_ns));
 }
 
-void ServerMetrics::count_answer(int64_t prompt_tokens, int64_t generated_tokens, int64_t total_ns) {
-  prompt_tokens_->add(static_cast<double>(prompt_tokens));
-  generated_tokens_->add(static_cast<double>(generated_tokens));
+void ServerMetrics::count_answer(int64_t total_ns) {
   whole_->observe(seconds(total_ns));
 }
 

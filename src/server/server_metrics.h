@@ -21,10 +21,12 @@ class ServerMetrics {
   /// One choice that came to its end.
   void count_finished(const ChoiceResult& result);
   /// One API request that was answered.
-  void count_answer(int64_t prompt_tokens, int64_t generated_tokens, int64_t total_ns);
+  void count_answer(int64_t total_ns);
+  /// A token on its way to a client, the end token included.
+  void count_generated() { generated_tokens_->add(); }
   void count_failed() { failed_->add(); }
   void count_aborted() { aborted_->add(); }
-  /// Seconds of an embedding request are no generation's: only its tokens count.
+  /// Once its first token, or its embedding, is there.
   void count_prompt(int64_t tokens);
 
  private:

@@ -34,11 +34,6 @@ Status read_scoring(const Fields& fields, TextRequest& request) {
   }
   if (request.echo && generation.top_logprobs >= 0)
     generation.prompt_logprobs = std::max(generation.prompt_logprobs, generation.top_logprobs);
-  if (request.stream && generation.prompt_logprobs >= 0) {
-    return Error{ErrorCode::kUnsupported,
-                 "log probabilities of the prompt are given in whole answers alone; leave stream out",
-                 request.echo ? "echo" : "prompt_logprobs"};
-  }
   request.best_of = static_cast<size_t>(fields.integer("best_of").value_or(generation.choices));
   if (request.best_of < static_cast<size_t>(generation.choices)) {
     return bad_field("best_of", "best_of is {}, expected at least n, {}", request.best_of, generation.choices);
@@ -121,6 +116,7 @@ std::optional<ApiError> start_text(ApiContext& context, const HttpRequest& http,
                                    const std::string& id, std::unique_ptr<ReplyWriter> writer,
                                    const std::shared_ptr<ResponseStream>& response) {
   const ServedModel& model = *context.model;
+  request.generation.deadline_ns = request_deadline_ns(context, http);
   const auto limit = static_cast<size_t>(context.options.max_choices);
   if (request.prompts.size() * request.best_of > limit) {
     return ApiError::make(
@@ -134,6 +130,7 @@ std::optional<ApiError> start_text(ApiContext& context, const HttpRequest& http,
   }
   std::shared_ptr<const CompiledGrammar> grammar;
   if (request.constraint && model.script == nullptr) {
+    if (auto refusal = context.readiness.refusal(Capability::kStructuredOutput)) return refusal;
     if (request.stream) EventStream(response).begin(ignored_header(request.ignored));
     auto compiled = compile_constraint(model, *request.constraint, false);
     if (!compiled.ok()) return request_error(compiled.error());
@@ -148,8 +145,9 @@ std::optional<ApiError> start_text(ApiContext& context, const HttpRequest& http,
   options.reader.min_tokens = request.generation.min_tokens;
   options.choices_of_prompt = request.best_of;
   options.headers = ignored_header(request.ignored);
+  options.received_ns = http.received_ns;
   std::vector<Request> choices = engine_requests(model, request, http, id, grammar);
-  auto answer = std::make_shared<Answer>(model, context.metrics, std::move(options), std::move(writer), response);
+  auto answer = std::make_shared<Answer>(model, *context.metrics, std::move(options), std::move(writer), response);
   context.running.add(answer);
   answer->start(std::move(choices));
   return std::nullopt;

@@ -70,54 +70,61 @@ void TextWriter::write_logprobs(JsonWriter& json, std::span<const int32_t> promp
   json.end_array().end_object();
 }
 
-void TextWriter::add_piece(EventStream& events, size_t choice, std::string_view text,
-                           std::span<const SampledToken> tokens, const ChoiceResult* ended) {
+void TextWriter::add_piece(EventStream& events, const Piece& piece) {
   std::string chunk;
   JsonWriter json(chunk);
   json.begin_object();
   write_identity(json);
-  json.key("choices").begin_array().begin_object().integer("index", static_cast<int64_t>(choice)).text("text", text);
-  json.key("logprobs");
-  if (settings_.top_logprobs >= 0 && !tokens.empty()) {
-    write_logprobs(json, {}, {}, tokens, offsets_[choice]);
+  json.key("choices").begin_array().begin_object().integer("index", static_cast<int64_t>(piece.choice));
+  json.text("text", piece.text).key("logprobs");
+  const bool echoes = piece.begun != nullptr && options_.echo;
+  const std::span<const int32_t> prompt =
+      echoes ? std::span(options_.prompts[piece.choice / options_.best_of]) : std::span<const int32_t>();
+  if (settings_.top_logprobs >= 0 && !(prompt.empty() && piece.tokens.empty())) {
+    write_logprobs(json, prompt, echoes ? piece.begun->prompt : std::span<const SampledToken>(), piece.tokens,
+                   offsets_[piece.choice]);
   } else {
     json.null();
   }
   if (settings_.token_ids) {
     json.key("token_ids");
-    write_token_ids(json, tokens);
+    write_token_ids(json, piece.tokens);
+  }
+  if (piece.begun != nullptr && settings_.prompt_logprobs >= 0) {
+    json.key("prompt_logprobs");
+    write_prompt_logprobs(json, *model_.tokenizer, piece.begun->prompt);
   }
   json.key("finish_reason");
-  if (ended != nullptr) {
-    json.text(answer_end_name(ended->end));
-    write_stop_reason(json, *ended, settings_.stop_tokens);
+  if (piece.ended != nullptr) {
+    json.text(answer_end_name(piece.ended->end));
+    write_stop_reason(json, *piece.ended, settings_.stop_tokens);
   } else {
     json.null();
   }
   json.end_object().end_array();
   if (options_.usage_in_stream) json.null("usage");
-  if (ended != nullptr) {
+  if (piece.ended != nullptr) {
     json.key("timings");
-    write_timings(json, std::span(ended, 1));
+    write_timings(json, std::span(piece.ended, 1));
   }
   json.end_object();
   events.add(chunk);
 }
 
-void TextWriter::begin_choice(EventStream& events, size_t choice) {
-  if (!options_.echo) return;
-  const std::string& text = options_.prompt_texts[choice / options_.best_of];
+void TextWriter::begin_choice(EventStream& events, size_t choice, const ChoiceResult& so_far) {
+  if (!options_.echo && settings_.prompt_logprobs < 0) return;
+  const std::string_view text = options_.echo ? options_.prompt_texts[choice / options_.best_of] : std::string_view();
+  add_piece(events, {.choice = choice, .text = text, .begun = &so_far});
   offsets_[choice] = characters(text);
-  add_piece(events, choice, text, {}, nullptr);
 }
 
 void TextWriter::step(EventStream& events, const ChoiceStep& step) {
-  add_piece(events, step.choice, step.delta->text, step.tokens, nullptr);
+  add_piece(events, {.choice = step.choice, .text = step.delta->text, .tokens = step.tokens});
 }
 
 void TextWriter::end_choice(EventStream& events, size_t choice, const ChoiceResult& result,
                             std::span<const SampledToken> tokens) {
-  add_piece(events, choice, "", tokens, &result);
+  add_piece(events, {.choice = choice, .tokens = tokens, .ended = &result});
 }
 
 void TextWriter::end_stream(EventStream& events, std::span<const ChoiceResult> results) {

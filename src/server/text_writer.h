@@ -22,7 +22,7 @@ class TextWriter : public ReplyWriter {
  public:
   TextWriter(const ServedModel& model, GenerationSettings settings, TextWriterOptions options);
 
-  void begin_choice(EventStream& events, size_t choice) override;
+  void begin_choice(EventStream& events, size_t choice, const ChoiceResult& so_far) override;
   void step(EventStream& events, const ChoiceStep& step) override;
   void end_choice(EventStream& events, size_t choice, const ChoiceResult& result,
                   std::span<const SampledToken> tokens) override;
@@ -31,8 +31,15 @@ class TextWriter : public ReplyWriter {
 
  private:
   void write_identity(JsonWriter& json) const;
-  void add_piece(EventStream& events, size_t choice, std::string_view text, std::span<const SampledToken> tokens,
-                 const ChoiceResult* ended);
+  /// One chunk. The first of a choice holds what its prompt is told by, the last how it ended.
+  struct Piece {
+    size_t choice = 0;
+    std::string_view text = {};
+    std::span<const SampledToken> tokens = {};
+    const ChoiceResult* begun = nullptr;
+    const ChoiceResult* ended = nullptr;
+  };
+  void add_piece(EventStream& events, const Piece& piece);
   /// Lists of the prompt's tokens too where they are echoed. `offset` is the next character's, and moves on.
   void write_logprobs(JsonWriter& json, std::span<const int32_t> prompt, std::span<const SampledToken> scores,
                       std::span<const SampledToken> tokens, int64_t& offset) const;

@@ -6,6 +6,8 @@
 #include <optional>
 #include <set>
 
+#include "text/harmony_prompt.h"
+
 namespace vernier {
 namespace {
 
@@ -199,10 +201,9 @@ Json chat_form_of_choice(const Json& choice) {
 }
 
 std::string describe_tools(const Json& tools) {
-  std::string text = "You can call functions. They are described by these JSON objects, one a line:\n";
-  for (const Json& tool : tools) text += tool["function"].dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  text += "To call one, answer with <tool_call>{\"name\": NAME, \"arguments\": {...}}</tool_call>.";
-  return text;
+  // Declarations take a third of the tokens of JSON schemas; what they leave out the grammar of a forced call enforces.
+  return "You can call functions.\n\n" + harmony_functions(tools) +
+         "\n\nTo call one, answer with <tool_call>{\"name\": NAME, \"arguments\": {...}}</tool_call>.";
 }
 
 }  // namespace vernier

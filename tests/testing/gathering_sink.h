@@ -20,6 +20,7 @@ class GatheringSink : public RequestSink {
     if (!update.embedding.empty()) embedding_ = update.embedding;
     if (update.finished) finished_ = update.finished;
     if (update.failed) failed_ = update.failed;
+    if (update.last()) ledger_ = update.ledger;
     ended_ = ended_ || update.last();
     changed_.notify_all();
   }
@@ -45,6 +46,7 @@ class GatheringSink : public RequestSink {
   const std::vector<float>& embedding() const { return embedding_; }
   const std::optional<Finished>& finished() const { return finished_; }
   const std::optional<Error>& failed() const { return failed_; }
+  const RequestLedger& ledger() const { return ledger_; }
   int late() const { return late_; }
 
  private:
@@ -54,6 +56,7 @@ class GatheringSink : public RequestSink {
   std::vector<float> embedding_;
   std::optional<Finished> finished_;
   std::optional<Error> failed_;
+  RequestLedger ledger_;
   bool ended_ = false;
   int late_ = 0;
 };

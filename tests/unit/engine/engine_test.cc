@@ -164,14 +164,56 @@ TEST(Engine, TheLedgerSumsToTheWallTime) {
   Submitted second = submit(*engine, request({10, 11, 12}, 5'000'000));
   ASSERT_TRUE(first.sink->wait_end() && second.sink->wait_end());
   const int64_t wall_ns = monotonic_ns() - begin_ns;
-  const RequestLedger& ledger = second.sink->finished()->ledger;
+  const RequestLedger& ledger = second.sink->ledger();
   EXPECT_GE(ledger.queue_ns, 15'000'000);  // it waited for the first
   EXPECT_GE(ledger.prefill_ns, 5'000'000);
   EXPECT_GE(ledger.decode_ns, 15'000'000);
   EXPECT_LE(ledger.total_ns(), wall_ns);
   EXPECT_GE(ledger.first_token_ns, ledger.queue_ns + ledger.prefill_ns);
   EXPECT_LE(ledger.first_token_ns, ledger.total_ns());
-  EXPECT_GE(ledger.total_ns(), first.sink->finished()->ledger.total_ns() + 20'000'000);
+  EXPECT_GE(ledger.total_ns(), first.sink->ledger().total_ns() + 20'000'000);
+}
+
+// ENGINE-9: rows that only fill up a shape have their own part, of failed requests too.
+TEST(Engine, TheLedgerHasPaddingApart) {
+  struct PaddingRunner : ScriptedStepRunner {
+    PaddingRunner() : ScriptedStepRunner(kVocab, 4096) {}
+    Result<StepOutput> run(const StepInput& step) override {
+      Result<StepOutput> output = ScriptedStepRunner::run(step);
+      if (output.ok()) output->padded_rows = 3 * static_cast<int32_t>(step.view.tokens.size());
+      return output;
+    }
+  };
+  auto engine = Engine::start(std::make_unique<PaddingRunner>(), {.context_tokens = 256}).value();
+  Request failing = request({10, 11, 12}, 4'000'000);
+  auto script = std::make_shared<ScriptedAnswer>(*failing.script);
+  script->steps[2].failure = "the device is on fire";
+  failing.script = script;
+  for (const Request& made : {request({10, 11}, 4'000'000), failing}) {
+    Submitted one = submit(*engine, made);
+    ASSERT_TRUE(one.sink->wait_end());
+    const RequestLedger& ledger = one.sink->ledger();
+    EXPECT_GE(ledger.padding_ns, 9'000'000);
+    EXPECT_GE(ledger.prefill_ns, 1'000'000);
+    EXPECT_NEAR(static_cast<double>(ledger.padding_ns), 3.0 * static_cast<double>(ledger.prefill_ns + ledger.decode_ns),
+                1000);
+    EXPECT_GT(ledger.end_ns, 0);
+  }
+}
+
+// A prompt takes many steps; each of them ends a late request, and so does a seat that another has.
+TEST(Engine, ADeadlineEndsARequestInItsPrompt) {
+  auto engine = scripted({.context_tokens = 4096, .max_step_rows = 64});
+  Request made = request({10}, 4'000'000);
+  made.prompt.assign(4000, 1);
+  made.deadline_ns = monotonic_ns() + 30'000'000;
+  Submitted one = submit(*engine, made);
+  ASSERT_TRUE(one.sink->wait_end());
+  ASSERT_TRUE(one.sink->failed());
+  EXPECT_EQ(one.sink->failed()->code, ErrorCode::kTimeout);
+  EXPECT_LT(one.sink->ledger().total_ns(), 150'000'000);  // of 250 ms
+  EXPECT_EQ(engine->stats().cache[0].held_blocks, 0);
+  EXPECT_TRUE(engine->idle());
 }
 
 // ENGINE-8 for a whole step, ENGINE-10.

@@ -182,6 +182,15 @@ TEST_F(HttpTransport, SERVER_2_RefusesALargeBodyWithoutLosingTheAnswer) {
   expect_error(client.answer(), 413, "request_too_large");
 }
 
+// T06: a length above the limit is refused as it comes, whatever a second one says; two that fit are malformed.
+TEST_F(HttpTransport, RefusesTheFirstOfTwoLengthsIfItIsTooLong) {
+  serve();
+  const std::string line = fmt::format("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n", size_t{65} << 20);
+  expect_error(ask(line + "Content-Length: 0\r\n\r\n"), 413, "request_too_large");
+  expect_error(ask("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 0\r\n\r\na"), 400,
+               "malformed_request");
+}
+
 TEST_F(HttpTransport, RefusesMalformedRequests) {
   serve();
   std::string line = "POST /echo HTTP/1.1\r\nHost: x\r\n";

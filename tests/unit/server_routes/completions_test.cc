@@ -45,6 +45,41 @@ TEST(Completions, EchoAndCountOffsetsInCharacters) {
   EXPECT_EQ(lists["text_offset"].back(), 4) << "after H, i, a, é";
 }
 
+// C03, S14: a stream's first chunk holds the prompt with its scores; joined it says what the whole answer says.
+TEST(Completions, StreamAnEchoWithItsLogprobs) {
+  RouteFixture fixture(kTextScript);
+  for (int max_tokens : {3, 0}) {
+    json body = {
+        {"model", "tiny"}, {"prompt", {"Hi", "Hi you"}}, {"echo", true}, {"logprobs", 1}, {"prompt_logprobs", 1}};
+    body["max_tokens"] = max_tokens;
+    const json whole = ask(fixture, body);
+    body["stream"] = true;
+    const auto answer = fixture.post("/v1/completions", body);
+    ASSERT_EQ(answer->status(), 200) << answer->body();
+    for (size_t choice : {0U, 1U}) {
+      json joined;
+      std::string text;
+      int told = 0;
+      for (const json& event : answer->events()) {
+        const json& piece = event["choices"][0];
+        if (piece["index"] != choice) continue;
+        text += piece["text"].get<std::string>();
+        if (piece.contains("prompt_logprobs")) {
+          ++told;
+          EXPECT_EQ(piece["prompt_logprobs"], whole["choices"][choice]["prompt_logprobs"]);
+        }
+        if (piece["logprobs"].is_null()) continue;
+        for (const auto& [key, list] : piece["logprobs"].items()) {
+          for (const json& entry : list) joined[key].push_back(entry);
+        }
+      }
+      EXPECT_EQ(text, whole["choices"][choice]["text"]);
+      EXPECT_EQ(joined, whole["choices"][choice]["logprobs"]);
+      EXPECT_EQ(told, 1);
+    }
+  }
+}
+
 // C02: 0 tokens are for scoring alone.
 TEST(Completions, ScoreAPromptWithoutGoingOn) {
   RouteFixture fixture(kTextScript);

@@ -73,7 +73,7 @@ TEST(NativeRoutes, TellHealth) {
   }
   HttpRequest draining;
   draining.draining = true;
-  EXPECT_EQ(show_health(draining).status, 503);
+  EXPECT_EQ(show_health(fixture.context(), draining).status, 503);
 }
 
 // L02, L05: counters agree with usage, under our names and those of others.

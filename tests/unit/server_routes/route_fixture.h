@@ -47,6 +47,7 @@ class RecordedAnswer : public ResponseStream {
   }
   bool gone() const override { return gone_; }
   void on_gone(std::function<void()> callback) override { on_gone_ = std::move(callback); }
+  void account(std::vector<TimePart> parts) override { parts_ = std::move(parts); }
   const std::string& request_id() const override { return id_; }
 
   /// The client closes its socket.
@@ -61,6 +62,7 @@ class RecordedAnswer : public ResponseStream {
   }
   int status() const { return status_; }
   const HeaderList& headers() const { return headers_; }
+  const std::vector<TimePart>& time_parts() const { return parts_; }
   const std::string& body() const { return body_; }
   nlohmann::json json() const { return nlohmann::json::parse(body_); }
 
@@ -87,6 +89,7 @@ class RecordedAnswer : public ResponseStream {
   std::function<void()> on_gone_ = [] {};
   std::string id_ = "request";
   HeaderList headers_;
+  std::vector<TimePart> parts_;
   std::string body_;
   int status_ = 0;
   bool begun_ = false, ended_ = false;
@@ -105,7 +108,10 @@ class RouteFixture {
       "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
       "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-  explicit RouteFixture(const std::string& script, bool strict = false, EngineOptions engine = small_engine()) {
+  using MakeRunner = std::function<std::unique_ptr<StepRunner>(int32_t vocab)>;
+  explicit RouteFixture(
+      const std::string& script, bool strict = false, EngineOptions engine = small_engine(),
+      const MakeRunner& runner = [](int32_t vocab) { return std::make_unique<ScriptedStepRunner>(vocab, 4096); }) {
     const Tokenizer base =
         Tokenizer::from_json(file_text(std::string(VERNIER_TEST_DATA) + "/tokenizers/mini-merges.json")).value();
     auto scripted =
@@ -119,13 +125,13 @@ class RouteFixture {
     model->format = model->tool_format = scripted->format();
     model->chat_template = std::make_shared<const ChatTemplate>(ChatTemplate::parse(kTemplate).value());
     const auto vocab = static_cast<int32_t>(scripted->tokenizer().vocabulary_size());
-    model->engine = Engine::start(std::make_unique<ScriptedStepRunner>(vocab, 4096), engine).value();
+    model->engine = Engine::start(runner(vocab), engine).value();
     model_ = model;
     metrics_ = std::make_unique<ServerMetrics>(registry_, *model_, true);
     ApiOptions options;
     options.strict_fields = strict;
     options.version = "0";
-    context_ = std::make_shared<ApiContext>(model_, options, registry_, *metrics_);
+    context_ = std::make_shared<ApiContext>(model_, options, registry_, metrics_.get());
     add_api_routes(router_, context_);
   }
 
@@ -136,12 +142,14 @@ class RouteFixture {
   }
 
   /// Starts a request and does not wait.
-  std::shared_ptr<RecordedAnswer> open(const std::string& method, const std::string& path, const std::string& body) {
+  std::shared_ptr<RecordedAnswer> open(const std::string& method, const std::string& path, const std::string& body,
+                                       int64_t received_ns = 0) {
     auto answer = std::make_shared<RecordedAnswer>();
     HttpRequest request;
     request.method = method;
     request.path = path;
     request.body = body;
+    request.received_ns = received_ns;
     request.headers.add("Content-Type", "application/json");
     const Router::Match match = router_.find(method, path);
     if (match.route == nullptr) {
