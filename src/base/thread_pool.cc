@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 
 #include "base/check.h"
 
@@ -16,10 +17,9 @@ constexpr int kLoadsPerClock = 64;       // loads of the awaited word between tw
 constexpr int kMostChunks = 0xFFFF;      // of one loop: what a run can count
 constexpr uint64_t kOneTaken = 1 << 16;  // added to a run by its thread, which takes the first chunk
 
-// Before a worker that waits gives its core away. Longer than the gaps between the loops of one token.
+// Before a worker that waits sleeps; waking it costs a system call and some 30 us. Longer than the gaps between the
+// loops of one token. No longer: a caller that shares its core with a neighbour is moved only to a core that is idle.
 constexpr int64_t kWorkerSpinNs = 300'000;
-// An idle worker sleeps after this; waking it costs a system call and some 30 us.
-constexpr int64_t kWorkerAwakeNs = 4'000'000;
 // A worker that keeps the caller waiting this much longer than two chunks last has lost its core.
 constexpr int64_t kStallNs = 100'000;
 constexpr int64_t kFirstRestNs = 2'000'000;
@@ -115,13 +115,11 @@ void ThreadPool::run_part(int first, int chunks, Call call, void* context) {
   first_.store(first, std::memory_order_relaxed);
   done_.store(0, std::memory_order_relaxed);
   const uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
-  for (int thread = 0; thread < threads(); ++thread) {
-    slots_[static_cast<size_t>(thread)].run.store(
-        make_run(epoch, first_chunk(chunks, thread), first_chunk(chunks, thread + 1)), std::memory_order_release);
-  }
+  deal(chunks, epoch);
   // Sequentially consistent with the sleeper's count: either it sees the epoch or this sees the sleeper.
   epoch_.store(epoch, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) > 0) {
+    note_caller();
     { std::lock_guard lock(mutex_); }
     wake_.notify_all();
   }
@@ -129,6 +127,18 @@ void ThreadPool::run_part(int first, int chunks, Call call, void* context) {
   const int own = run_chunks(0, epoch);
   if (done_.load(std::memory_order_acquire) != chunks) {
     wait_for_others(chunks, (now_ns() - start_ns) / std::max(own, 1));
+  }
+}
+
+/// Gives each thread its run. A thread that rests gets none, so that the others read its part as one stream too.
+void ThreadPool::deal(int chunks, uint32_t epoch) {
+  auto rests = [](const Slot& slot) { return slot.resting.load(std::memory_order_relaxed); };
+  const auto awake = static_cast<int64_t>(std::count_if(slots_.begin(), slots_.end(), std::not_fn(rests)));
+  int64_t place = 0;
+  for (Slot& slot : slots_) {
+    const int64_t next = rests(slot) ? place : std::min(place + 1, awake);
+    slot.run.store(make_run(epoch, chunks * place / awake, chunks * next / awake), std::memory_order_release);
+    place = next;
   }
 }
 
@@ -189,10 +199,7 @@ void ThreadPool::wait_for_others(int chunks, int64_t own_chunk_ns) {
 
 /// Lends the caller's core to the threads that have lost theirs, until each has finished the chunk it holds.
 void ThreadPool::finish_stalled(int chunks) {
-#ifdef __linux__
-  const int here = sched_getcpu();
-  caller_cpu_.store(here, std::memory_order_relaxed);
-#endif
+  [[maybe_unused]] const int here = note_caller();
   for (size_t thread = 1; thread < slots_.size(); ++thread) {
     if (!slots_[thread].working.load(std::memory_order_relaxed)) continue;
     slots_[thread].stalled.store(true, std::memory_order_relaxed);
@@ -224,15 +231,12 @@ bool ThreadPool::wait_for_work(Slot& slot, uint32_t idle_epoch) {
       })) {
     return !stopping();
   }
-  int64_t sleep_ns = now_ns() + kWorkerAwakeNs;
-  while (now_ns() < sleep_ns) {
-    sched_yield();
-    if (changed() || stopping()) return !stopping();
-  }
   std::unique_lock lock(mutex_);
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   wake_.wait(lock, [&] { return epoch_.load(std::memory_order_seq_cst) != idle_epoch || stopping(); });
   sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+  lock.unlock();
+  leave_caller();
   return !stopping();
 }
 
@@ -242,15 +246,28 @@ void ThreadPool::rest(Slot& slot) {
   bool again = slot.rest_ns > 0 && now - slot.rested_until_ns < 4 * slot.rest_ns;
   slot.rest_ns = again ? std::min(2 * slot.rest_ns, kLongestRestNs) : kFirstRestNs;
   slot.rested_until_ns = now + slot.rest_ns;
+  slot.resting.store(true, std::memory_order_relaxed);
   {
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, std::chrono::nanoseconds(slot.rest_ns),
                    [&] { return stopping_.load(std::memory_order_relaxed) || now_ns() >= slot.rested_until_ns; });
   }
+  slot.resting.store(false, std::memory_order_relaxed);
+  leave_caller();
+}
+
+int ThreadPool::note_caller() {
 #ifdef __linux__
-  // Two threads of one pool on one core wait for each other; beside a neighbour this one only takes what is left.
+  caller_cpu_.store(sched_getcpu(), std::memory_order_relaxed);
+#endif
+  return caller_cpu_.load(std::memory_order_relaxed);
+}
+
+/// Two threads of one pool on one core wait for each other; beside a neighbour this one only takes what is left.
+void ThreadPool::leave_caller() {
+#ifdef __linux__
   const int taken = caller_cpu_.load(std::memory_order_relaxed);
-  move_thread(pthread_self(), [&](int cpu) { return cpu != taken; });
+  if (sched_getcpu() == taken) move_thread(pthread_self(), [&](int cpu) { return cpu != taken; });
 #endif
 }
 

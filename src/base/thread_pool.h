@@ -15,7 +15,7 @@ namespace vernier {
 int usable_cpus();
 
 /// A fixed set of threads that share loops. Hands work over by spinning (about 0.2 us), so that hundreds of loops a
-/// token cost nothing; an idle thread yields its core after a bounded spin and sleeps after a long time.
+/// token cost nothing; an idle thread sleeps after a bounded spin.
 ///
 /// Owns `threads() - 1` threads; the caller is thread 0 and takes part. A thread starts with its own run of
 /// neighbouring chunks, so that it reads memory as one stream, and then takes what others have left from the far end of
@@ -69,6 +69,7 @@ class ThreadPool {
     /// while every run is empty, so a claim that succeeds proves that what was read belongs to it.
     std::atomic<uint64_t> run{0};
     std::atomic<bool> working{false};  // between claiming a first chunk and reporting the last
+    std::atomic<bool> resting{false};  // has lost its core lately and leaves the loops to the others
     std::atomic<bool> stalled{false};  // set by a caller that waited too long for this thread
     std::atomic<const char*> ahead{nullptr};
     alignas(64) const char* fetched_from = nullptr;  // the thread's own, like what follows
@@ -79,6 +80,7 @@ class ThreadPool {
 
   void run(int chunks, Call call, void* context);
   void run_part(int first, int chunks, Call call, void* context);
+  void deal(int chunks, uint32_t epoch);
   int run_chunks(int thread, uint32_t epoch);
   bool run_one(Slot& from, bool own, int thread, uint32_t epoch);
   void wait_for_others(int chunks, int64_t own_chunk_ns);
@@ -86,6 +88,8 @@ class ThreadPool {
   void serve(int thread);
   bool wait_for_work(Slot& slot, uint32_t idle_epoch);
   void rest(Slot& slot);
+  int note_caller();
+  void leave_caller();
   static void fetch_ahead(Slot& slot);
 
   alignas(64) std::atomic<uint32_t> epoch_{0};  // of the loop opened last
@@ -94,7 +98,7 @@ class ThreadPool {
   std::atomic<int> first_{0};  // added to each chunk's number
   alignas(64) std::atomic<int> done_{0};
   std::atomic<int> sleepers_{0};
-  std::atomic<int> caller_cpu_{-1};  // where the caller last waited for a thread that lost its core
+  std::atomic<int> caller_cpu_{-1};  // where the caller last woke a thread or waited for one that lost its core
   std::atomic<bool> in_loop_{false};
   std::atomic<bool> stopping_{false};
 

@@ -129,12 +129,13 @@ struct Statement {
 
 /// A parsed template: immutable, may be rendered by many threads at once.
 struct Program {
+  // Before the body, whose values point into them: members go in reverse order.
+  std::vector<std::unique_ptr<StringObject>> literals;
+  std::vector<std::unique_ptr<WideObject>> wide_literals;
   Body body;
   std::vector<std::string> names;
   std::unordered_map<std::string, NameId> ids;
   std::unordered_map<std::string, const Statement*> blocks;
-  std::vector<std::unique_ptr<StringObject>> literals;
-  std::vector<std::unique_ptr<WideObject>> wide_literals;
 
   NameId id(const std::string& name);
   Value literal(std::string text);

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "output_cases.h"
+#include "testing/sanitized.h"
 
 namespace vernier::testing_output {
 namespace {
@@ -92,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(All, OutputFuzz, ::testing::ValuesIn(call_formats()),
 TEST_P(OutputFuzz, LosesNoTextAndReportsNoBrokenCall) {
   std::mt19937 random(static_cast<uint32_t>(GetParam()) + 1);
   size_t called = 0;
-  for (int round = 0; round < 20'000; ++round) {
+  for (int round = 0; round < (testing::kSanitized ? 2'000 : 20'000); ++round) {
     Events events = random_events(GetParam(), random);
     OutputParserOptions options = options_for(GetParam(), all_tools());
     options.prompt_opens_reasoning = random() % 4 == 0;

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "server/event_stream.h"
+#include "testing/sanitized.h"
 #include "testing/temp_folder.h"
 #include "unit/server/raw_client.h"
 
@@ -20,16 +21,10 @@ using testing::comes_true;
 using ::testing::EndsWith;
 using testing::get;
 using ::testing::HasSubstr;
+using testing::kSanitized;
 using testing::post;
 using testing::RawAnswer;
 using testing::RawClient;
-
-// A sanitizer's shadow is no cost of ours.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 class Lifetime : public ::testing::Test {
  protected:

@@ -109,12 +109,12 @@ TEST(ChatRoute, TellsReasoningAndCallsApart) {
     for (const json& piece : event["choices"][0]["delta"].value("tool_calls", json::array())) {
       with_id += piece.contains("id") ? 1 : 0;
       name += piece["function"].value("name", "");
-      arguments += piece["function"]["arguments"];
+      arguments += piece["function"]["arguments"].get<std::string>();
     }
   }
   EXPECT_EQ(with_id, 1U);
   EXPECT_EQ(name, "f");
-  EXPECT_EQ(arguments, call["function"]["arguments"]);
+  EXPECT_EQ(arguments, call["function"]["arguments"].get<std::string>());
 }
 
 // Q23: who asked in the old words is answered in them.

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "small_tokenizer.h"
+#include "testing/sanitized.h"
 #include "text/split_rules.h"
 
 namespace vernier {
@@ -35,9 +36,10 @@ double seconds(const std::function<void()>& work) {
   return best;
 }
 
-class OneLetter : public testing::TestWithParam<const char*> {};
+class OneLetter : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(OneLetter, TwoMegabytesTakeAtMostAboutTwiceOne) {
+  if (testing::kSanitized) GTEST_SKIP() << "a sanitised build is not timed";
   Tokenizer tokenizer = small_tokenizer(GetParam());
   for (std::string_view unit : {"a", "b", " ", "中"}) {
     std::string one = repeated(unit, 1 << 20), two = repeated(unit, 2 << 20);
@@ -49,13 +51,15 @@ TEST_P(OneLetter, TwoMegabytesTakeAtMostAboutTwiceOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tokenizers, OneLetter,
-                         testing::Values("mini-merges", "mini-ignore-merges", "mini-spm-first", "mini-spm-prepend",
-                                         "mini-unigram", "mini-unigram-bytes"),
-                         [](const testing::TestParamInfo<const char*>& info) {
+                         ::testing::Values("mini-merges", "mini-ignore-merges", "mini-spm-first", "mini-spm-prepend",
+                                           "mini-unigram", "mini-unigram-bytes"),
+                         [](const ::testing::TestParamInfo<const char*>& info) {
                            std::string name = info.param;
                            for (char& c : name) c = c == '-' ? '_' : c;
                            return name;
                          });
+
+constexpr size_t kLongRunBytes = testing::kSanitized ? 1 << 15 : 1 << 18;
 
 /// Runs on a thread whose stack is a quarter of a megabyte.
 void on_small_stack(std::function<void()> work) {
@@ -78,7 +82,7 @@ TEST(FlatStack, LongRunsOfEveryKindAreTokenised) {
     for (std::string_view unit : {"Z", "é", " ", "1", "a\n", "中", "\xCC\x81", "'", "<a>", "aZ"}) {
       // This normalizer takes spaces off both ends, so spaces alone are no tokens.
       const bool nothing_left = unit == " " && std::string_view(name) == "mini-unigram-bytes";
-      std::string text = repeated(unit, 1 << 18);
+      std::string text = repeated(unit, kLongRunBytes);
       on_small_stack([&] { EXPECT_EQ(ids_of(tokenizer, text).empty(), nothing_left) << name << unit; });
     }
   }
@@ -91,7 +95,7 @@ TEST(FlatStack, EverySplitRuleTakesLongRuns) {
     auto rule = find_split_rule(name);
     ASSERT_TRUE(rule.ok()) << rule.error().message;
     for (std::string_view unit : {"Z", "a", "é", " ", "1", "a\n", "中", "\xCC\x81", "\r\n", "Aa1", "'s"}) {
-      std::string text = repeated(unit, 1 << 18);
+      std::string text = repeated(unit, kLongRunBytes);
       on_small_stack([&] {
         SplitText split{{text, {}}, {{0, text.size()}}, true};
         for (const auto& step : rule->steps) step->apply(split);
