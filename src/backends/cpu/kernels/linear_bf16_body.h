@@ -12,7 +12,9 @@ VERNIER_INLINE void bf16_tile_of(const Bf16TileJob& job, int64_t first_row) {
   for (int64_t pair = 0; pair < job.cols / 2; ++pair) {
     Pairs w[P];
     VERNIER_UNROLL for (int p = 0; p < P; ++p) {
-      w[p] = load_pairs(job.panels + p * job.panel_bytes + pair * kVectorBytes);
+      const uint8_t* weights = job.panels + p * job.panel_bytes + pair * kVectorBytes;
+      prefetch(weights + kPrefetchBytes);
+      w[p] = load_pairs(weights);
     }
     VERNIER_UNROLL for (int t = 0; t < T; ++t) {
       const Pairs value = broadcast_pair(x + t * job.x_stride + pair * 2);
@@ -30,7 +32,7 @@ template <int P, int T>
 void bf16_tiles(const Bf16TileJob& job, int64_t first_row) {
   for (; first_row + T <= job.tokens; first_row += T) bf16_tile_of<P, T>(job, first_row);
   if constexpr (T > 1) {
-    if (first_row < job.tokens) bf16_tiles<P, (T > 3 ? 3 : T - 1)>(job, first_row);
+    if (first_row < job.tokens) bf16_tiles<P, T / 2>(job, first_row);
   }
 }
 

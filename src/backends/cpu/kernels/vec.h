@@ -65,21 +65,33 @@ VERNIER_INLINE Vec larger(Vec a, Vec b) {
   return b > a ? b : a;
 }
 
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX2__)
+#if defined(__AVX512F__)
+VERNIER_INLINE Vec add_neighbours(Vec a, Vec b) {
+  return _mm512_shuffle_ps(a, b, 0x88) + _mm512_shuffle_ps(a, b, 0xDD);
+}
+#else
 /// What _mm256_hadd_ps gives, faster where that is several instructions inside.
-VERNIER_INLINE __m256 add_neighbours(__m256 a, __m256 b) {
-  return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xDD));
+VERNIER_INLINE Vec add_neighbours(Vec a, Vec b) {
+  return _mm256_shuffle_ps(a, b, 0x88) + _mm256_shuffle_ps(a, b, 0xDD);
 }
 #endif
 
-/// In the order of store_sums.
-VERNIER_INLINE float sum_lanes(Vec v) {
+/// The sum of the quarters or halves that are 128 bits wide.
+VERNIER_INLINE __m128 add_parts(Vec v) {
 #if defined(__AVX512F__)
-  return _mm512_reduce_add_ps(v);
-#elif defined(__AVX2__)
-  __m256 sums = add_neighbours(v, v);
-  sums = add_neighbours(sums, sums);
-  return _mm_cvtss_f32(_mm_add_ss(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1)));
+  __m256 halves = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+#else
+  __m256 halves = v;
+#endif
+  return _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1));
+}
+#endif
+
+VERNIER_INLINE float sum_lanes(Vec v) {
+#if defined(__AVX2__)
+  Vec pairs = add_neighbours(v, v);
+  return _mm_cvtss_f32(add_parts(add_neighbours(pairs, pairs)));
 #else
   return (v[0] + v[2]) + (v[1] + v[3]);
 #endif
@@ -91,11 +103,10 @@ VERNIER_INLINE float largest_lane(Vec v) {
   return m;
 }
 
-/// Sums of the lanes of four vectors, to four floats.
+/// Sums of the lanes of four vectors, to four floats; each is that of sum_lanes to the bit.
 VERNIER_INLINE void store_sums(float* to, Vec a, Vec b, Vec c, Vec d) {
-#if defined(__AVX2__) && !defined(__AVX512F__)
-  __m256 sums = add_neighbours(add_neighbours(a, b), add_neighbours(c, d));
-  _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1)));
+#if defined(__AVX2__)
+  _mm_storeu_ps(to, add_parts(add_neighbours(add_neighbours(a, b), add_neighbours(c, d))));
 #else
   to[0] = sum_lanes(a);
   to[1] = sum_lanes(b);
