@@ -69,6 +69,19 @@ TEST(Callbacks, RunWhereTheEngineDoesNotWaitForThem) {
   EXPECT_FALSE(threads.contains(std::this_thread::get_id()));
 }
 
+// API-6: who waited may take down what the callback uses.
+TEST(Callbacks, HaveReturnedWhenTheWaitDoes) {
+  Engine engine = open_script(kScript);
+  bool returned = false;
+  auto answer = engine.generate(ask("x"), [&](const Update& update) {
+    if (!update.last) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    returned = true;
+  });
+  ASSERT_TRUE(answer.ok()) << answer.error().message;
+  EXPECT_TRUE(returned);
+}
+
 TEST(Callbacks, MayCancelTheirRequest) {
   Engine engine = open_script(kScript);
   auto answer = engine.generate(ask("[long]"), [](const Update& update) {
@@ -84,9 +97,9 @@ TEST(Callbacks, MayCancelTheirRequest) {
 }
 
 TEST(Callbacks, MaySubmit) {
-  Engine engine = open_script(kScript);
   Latch done;
   std::atomic<int> depth = 0;
+  Engine engine = open_script(kScript);
   OnUpdate chain = [&](const Update& update) {
     if (!update.last) return;
     if (++depth == 5) return done.open();
@@ -154,6 +167,7 @@ TEST(Requests, BeyondTheQueueAreRefused) {
 }
 
 TEST(Requests, ThatNobodyCanHearOfAreCancelled) {
+  Latch heard;
   Engine engine = open_script(kScript);
   { auto forgotten = engine.submit(ask("[long]")); }
   EXPECT_TRUE(engine.generate(ask("x")).ok());
@@ -161,7 +175,6 @@ TEST(Requests, ThatNobodyCanHearOfAreCancelled) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_EQ(engine.stats()->cancelled, 1);
 
-  Latch heard;
   {
     auto kept = engine.submit(ask("[three]"), [&](const Update& update) {
       if (update.last) heard.open();
@@ -197,28 +210,29 @@ TEST(Engines, MayEndWhileRequestsRun) {
   EXPECT_EQ(running.back().wait()->finish, Finish::kCancelled);
 }
 
-// API-5: the last owner of an engine may be one of its own callbacks.
+// API-5: the last owner of an engine may be one of its own callbacks; what the others ask of it then is refused.
 TEST(Engines, MayEndInACallback) {
   for (int round = 0; round < 20; ++round) {
-    auto engine = std::make_shared<std::optional<Engine>>(open_script(kScript));
-    Latch other_ended;
+    vernier_engine* handle = testing::open_script_handle(kScript, 64);
+    std::optional<Engine> engine(Engine::adopt(handle));
     std::atomic<bool> closed = false;
-    ASSERT_TRUE((*engine)
-                    ->submit(ask("[long]"),
-                             [&](const Update& update) {
-                               if (!update.last) return;
-                               EXPECT_TRUE(closed);
-                               other_ended.open();
-                             })
-                    .ok());
-    ASSERT_TRUE((*engine)
-                    ->submit(ask("[three]"),
-                             [&](const Update&) {
-                               if (closed.exchange(true)) return;
-                               engine->reset();
-                             })
-                    .ok());
-    ASSERT_TRUE(other_ended.wait());
+    vernier_status late = VERNIER_OK;
+    OnUpdate other = [&](const Update& update) {
+      if (!update.last) return;
+      EXPECT_TRUE(closed);
+      vernier_engine_info info{};
+      info.struct_size = sizeof info;
+      late = vernier_engine_get_info(handle, &info);
+    };
+    OnUpdate closing = [&](const Update&) {
+      if (!closed.exchange(true)) engine.reset();
+    };
+    auto long_one = engine->submit(ask("[long]"), other);
+    auto short_one = engine->submit(ask("[three]"), closing);
+    ASSERT_TRUE(long_one.ok() && short_one.ok());
+    EXPECT_EQ(long_one->wait(kMinuteMs)->finish, Finish::kCancelled);
+    EXPECT_TRUE(short_one->wait(kMinuteMs).ok());
+    EXPECT_EQ(late, VERNIER_UNAVAILABLE);
   }
 }
 
