@@ -176,7 +176,8 @@ inline Result<Answer> RunningRequest::wait(int64_t timeout_ms) {
   answer.prompt_tokens = c.prompt_tokens, answer.cached_tokens = c.cached_tokens;
   answer.reasoning_tokens = c.reasoning_tokens, answer.preemptions = c.preemptions;
   answer.queue_ns = c.queue_ns, answer.prefill_ns = c.prefill_ns, answer.decode_ns = c.decode_ns;
-  answer.waiting_ns = c.waiting_ns, answer.preempted_ns = c.preempted_ns, answer.first_token_ns = c.first_token_ns;
+  answer.waiting_ns = c.waiting_ns, answer.preempted_ns = c.preempted_ns, answer.padding_ns = c.padding_ns;
+  answer.first_token_ns = c.first_token_ns;
   return answer;
 }
 

@@ -109,7 +109,8 @@ struct Answer {
   Finish finish = Finish::kStopped;
   std::string stop;  ///< the stop string that ended it
   int32_t prompt_tokens = 0, cached_tokens = 0, reasoning_tokens = 0, preemptions = 0;
-  int64_t queue_ns = 0, prefill_ns = 0, decode_ns = 0, waiting_ns = 0, preempted_ns = 0, first_token_ns = 0;
+  int64_t queue_ns = 0, prefill_ns = 0, decode_ns = 0, waiting_ns = 0, preempted_ns = 0, padding_ns = 0;
+  int64_t first_token_ns = 0;
 };
 
 }  // namespace api

@@ -229,6 +229,7 @@ typedef struct vernier_result {
   int32_t reasoning_tokens, preemptions;   /* tokens in reasoning; times that its cache was taken away */
   int64_t queue_ns, prefill_ns, decode_ns; /* before its first step; in steps with its prompt; with its answer */
   int64_t waiting_ns, preempted_ns;        /* between its steps; taken off the machine and computing again */
+  int64_t padding_ns;                      /* of its steps: the share of rows that only fill up a shape */
   int64_t first_token_ns;
 } vernier_result;
 

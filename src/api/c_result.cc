@@ -34,12 +34,13 @@ CResult::CResult(Parts parts) : parts_(std::move(parts)), tokens_(parts_.tokens)
   c_.cached_tokens = parts_.finished.cached_tokens;
   c_.reasoning_tokens = static_cast<int32_t>(parts_.reasoning_tokens);
   c_.preemptions = parts_.finished.preemptions;
-  const RequestLedger& ledger = parts_.finished.ledger;
+  const RequestLedger& ledger = parts_.ledger;
   c_.queue_ns = ledger.queue_ns;
   c_.prefill_ns = ledger.prefill_ns;
   c_.decode_ns = ledger.decode_ns;
   c_.waiting_ns = ledger.waiting_ns;
-  c_.preempted_ns = ledger.preempted_ns + ledger.recompute_ns;
+  c_.padding_ns = ledger.padding_ns;
+  c_.preempted_ns = ledger.preemption_ns();
   c_.first_token_ns = ledger.first_token_ns;
 }
 

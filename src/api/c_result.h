@@ -34,6 +34,7 @@ class CResult {
     std::string stop;
     size_t reasoning_tokens = 0;
     Finished finished;
+    RequestLedger ledger;
   };
   explicit CResult(Parts parts);
   CResult(const CResult&) = delete;

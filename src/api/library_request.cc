@@ -93,6 +93,7 @@ void LibraryRequest::end(const RequestUpdate& update) {
   keep(deltas);
   parts_.stop = reader_->found_stop();
   parts_.reasoning_tokens = reader_->reasoning_tokens();
+  parts_.ledger = update.ledger;
   if (update.failed) {
     parts_.status = c_status(update.failed->code);
     parts_.message = c_message(*update.failed);
