@@ -82,6 +82,20 @@ struct Listener {
   }
 };
 
+struct ProgressListener {
+  const std::function<void(int64_t, int64_t)>& on_progress;
+  std::string thrown;
+
+  static void hear(void* user, int64_t done_bytes, int64_t total_bytes) {
+    auto* self = static_cast<ProgressListener*>(user);
+    try {
+      if (self->thrown.empty()) self->on_progress(done_bytes, total_bytes);
+    } catch (...) {
+      self->thrown = "on_progress threw";
+    }
+  }
+};
+
 struct LogListener {
   LogSink sink;
   static void hear(void* user, vernier_log_level level, const char* line) {
@@ -106,16 +120,14 @@ inline Result<Engine> Engine::open(const std::string& path, const Options& optio
   c.cache_bytes = options.cache_bytes;
   c.no_prefix_cache = !options.prefix_cache, c.no_reasoning = !options.parse_reasoning;
   c.no_model_sampling = !options.model_sampling;
-  if (options.on_progress) {
-    c.progress = [](void* user, int64_t done, int64_t total) {
-      static_cast<const Options*>(user)->on_progress(done, total);
-    };
-    c.progress_user = const_cast<Options*>(&options);
-  }
+  detail::ProgressListener listener{options.on_progress, {}};
+  if (options.on_progress) c.progress = &detail::ProgressListener::hear, c.progress_user = &listener;
   vernier_engine* handle = nullptr;
   const vernier_status status = vernier_engine_open(path.c_str(), &c, &handle);
   if (status != VERNIER_OK) return Error::last(status);
-  return Engine(handle);
+  Engine engine(handle);
+  if (!listener.thrown.empty()) return Error{ErrorCode::kInternal, listener.thrown};
+  return engine;
 }
 
 inline Result<RunningRequest> Engine::submit(const Request& request, vernier_kind kind, OnUpdate on_update) {

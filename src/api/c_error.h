@@ -29,6 +29,8 @@ vernier_status c_call(Body body) noexcept {
     return c_failure_without_memory();
   } catch (const std::exception& error) {
     return c_failure(make_error(ErrorCode::kInternal, "unexpected: {}", error.what()));
+  } catch (...) {
+    return c_failure(make_error(ErrorCode::kInternal, "a callback threw"));
   }
 }
 

@@ -196,6 +196,15 @@ TEST(LibraryAnswer, AConstraintHolds) {
   EXPECT_FALSE(engine->generate(request).ok());
 }
 
+// API-7: what a callback throws is an error.
+TEST(LibraryOpen, AProgressThatThrowsEndsTheOpening) {
+  Options options = tiny_options();
+  options.on_progress = [](int64_t, int64_t) { throw 3; };
+  auto engine = Engine::open(tiny_model(), options);
+  ASSERT_FALSE(engine.ok());
+  EXPECT_THAT(engine.error().message, HasSubstr("on_progress"));
+}
+
 // API-7: what cannot be opened is refused by name.
 TEST(LibraryOpen, WhatCannotBeIsRefusedByName) {
   auto refusal = [](void (*change)(Options&), std::string path = tiny_model()) {
