@@ -8,8 +8,6 @@ find_package(CLI11 REQUIRED)
 find_package(tomlplusplus REQUIRED)
 # Headers only: Asio and Beast.
 find_package(Boost 1.81 REQUIRED)
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 if(VERNIER_TESTS)
   find_package(GTest REQUIRED)
   find_package(rapidcheck REQUIRED)
