@@ -19,7 +19,8 @@ void MaskFiller::start(std::vector<Job> jobs) {
   {
     std::lock_guard lock(mutex_);
     jobs_ = std::move(jobs);
-    filling_ = true;
+    next_ = 0;
+    left_ = jobs_.size();
     failure_ = {};
   }
   changed_.notify_all();
@@ -27,25 +28,28 @@ void MaskFiller::start(std::vector<Job> jobs) {
 
 Status MaskFiller::wait() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !filling_; });
+  fill_waiting(lock);
+  changed_.wait(lock, [this] { return left_ == 0; });
   return std::exchange(failure_, {});
+}
+
+void MaskFiller::fill_waiting(std::unique_lock<std::mutex>& lock) {
+  while (next_ < jobs_.size()) {
+    const Job job = jobs_[next_++];
+    lock.unlock();
+    Status filled = job.matcher->fill_mask(job.mask);
+    lock.lock();
+    if (!filled.ok()) failure_ = filled;
+    if (--left_ == 0) changed_.notify_all();
+  }
 }
 
 void MaskFiller::run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stop_ || filling_; });
+    changed_.wait(lock, [this] { return stop_ || next_ < jobs_.size(); });
     if (stop_) return;
-    lock.unlock();
-    Status failure;
-    for (Job& job : jobs_) {
-      Status filled = job.matcher->fill_mask(job.mask);
-      if (!filled.ok()) failure = filled;
-    }
-    lock.lock();
-    failure_ = failure;
-    filling_ = false;
-    changed_.notify_all();
+    fill_waiting(lock);
   }
 }
 

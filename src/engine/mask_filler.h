@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <mutex>
 #include <span>
 #include <thread>
@@ -11,8 +12,9 @@
 
 namespace vernier {
 
-/// Fills grammars' masks on a thread of its own while the forward pass runs. Between `start` and `wait` nobody else
-/// touches the matchers and the masks.
+/// Fills grammars' masks on a thread of its own while the forward pass runs; `wait` fills what the thread has not
+/// begun, so that a step never waits for a thread that the machine has no core for. Between `start` and `wait` nobody
+/// else touches the matchers and the masks.
 class MaskFiller {
  public:
   struct Job {
@@ -29,11 +31,13 @@ class MaskFiller {
 
  private:
   void run();
+  void fill_waiting(std::unique_lock<std::mutex>& lock);
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Job> jobs_;
-  bool filling_ = false;
+  size_t next_ = 0;  // the first job that nobody has begun
+  size_t left_ = 0;  // jobs that are not done
   bool stop_ = false;
   Status failure_;
   std::thread thread_;

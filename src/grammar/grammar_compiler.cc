@@ -17,6 +17,7 @@ namespace {
 using CompileResult = Result<std::shared_ptr<const CompiledGrammar>>;
 
 constexpr int kMostThreads = 2;  // that compile at once
+constexpr int kMostJobs = 64;    // that compile or wait for their turn
 
 /// Lengths stand before the parts, so that no two specs have one key.
 std::string cache_key(const GrammarSpec& spec) {
@@ -109,6 +110,8 @@ CompileResult GrammarCompiler::compile(const GrammarSpec& spec) {
       state_->uses.splice(state_->uses.begin(), state_->uses, job->use);
       return *job->result;
     }
+  } else if (state_->threads >= kMostJobs) {
+    return make_error(ErrorCode::kUnavailable, "{} grammars wait to be compiled already; try again later", kMostJobs);
   } else {
     job = std::make_shared<Job>();
     state_->jobs.emplace(key, job);

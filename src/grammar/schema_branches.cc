@@ -65,19 +65,26 @@ bool requires_key(const SchemaJson& schema, const std::string& key) {
          std::ranges::find(schema["required"], SchemaJson(key)) != schema["required"].end();
 }
 
+const SchemaJson* property_of(const SchemaDocument& document, const SchemaJson& schema, const std::string& key) {
+  if (!schema.contains("properties") || !schema["properties"].is_object()) return nullptr;
+  auto found = schema["properties"].find(key);
+  return found == schema["properties"].end() ? nullptr : behind_references(document, &*found);
+}
+
+/// Both list the values of the key, and share none.
+bool values_differ(const SchemaDocument& document, const SchemaJson& a, const SchemaJson& b, const std::string& key) {
+  const SchemaJson* in_a = property_of(document, a, key);
+  const SchemaJson* in_b = property_of(document, b, key);
+  auto values_a = in_a == nullptr ? std::nullopt : listed_values(*in_a);
+  auto values_b = in_b == nullptr ? std::nullopt : listed_values(*in_b);
+  return values_a && values_b && !share_a_value(*values_a, *values_b);
+}
+
 /// Both require a key whose listed values differ.
 bool told_apart_by_a_key(const SchemaDocument& document, const SchemaJson& a, const SchemaJson& b) {
-  if (!a.contains("properties") || !b.contains("properties") || !a["properties"].is_object() ||
-      !b["properties"].is_object()) {
-    return false;
-  }
+  if (!a.contains("properties") || !a["properties"].is_object()) return false;
   for (const auto& [key, value] : a["properties"].items()) {
-    if (!requires_key(a, key) || !requires_key(b, key) || !b["properties"].contains(key)) continue;
-    const SchemaJson* in_a = behind_references(document, &value);
-    const SchemaJson* in_b = behind_references(document, &b["properties"][key]);
-    auto values_a = in_a == nullptr ? std::nullopt : listed_values(*in_a);
-    auto values_b = in_b == nullptr ? std::nullopt : listed_values(*in_b);
-    if (values_a && values_b && !share_a_value(*values_a, *values_b)) return true;
+    if (requires_key(a, key) && requires_key(b, key) && values_differ(document, a, b, key)) return true;
   }
   return false;
 }
@@ -91,6 +98,23 @@ bool apart(const SchemaDocument& document, const BranchValues& a, const BranchVa
 }
 
 }  // namespace
+
+std::optional<std::string> telling_key(const SchemaDocument& document, const SchemaJson& branches) {
+  std::vector<const SchemaJson*> schemas;
+  for (const SchemaJson& branch : branches) {
+    schemas.push_back(behind_references(document, &branch));
+    if (schemas.back() == nullptr || !schemas.back()->is_object() || schemas.size() > 50) return std::nullopt;
+  }
+  if (!schemas[0]->contains("properties") || !(*schemas[0])["properties"].is_object()) return std::nullopt;
+  for (const auto& [key, value] : (*schemas[0])["properties"].items()) {
+    bool tells = true;
+    for (size_t i = 0; i < schemas.size() && tells; ++i) {
+      for (size_t k = 0; k < i && tells; ++k) tells = values_differ(document, *schemas[i], *schemas[k], key);
+    }
+    if (tells) return key;
+  }
+  return std::nullopt;
+}
 
 /// A grammar allows what any branch allows; that is oneOf only where no value fits two branches.
 Status SchemaWriter::check_apart(const SchemaJson& branches, const std::string& pointer) const {

@@ -1,46 +1,25 @@
 #include <algorithm>
-#include <set>
 
 #include "grammar/schema_writer.h"
 
 namespace vernier {
 namespace {
 
-constexpr size_t kMostKeyChars = 200;  // of a key that other keys are told apart from
+constexpr size_t kMostUnique = 4096;
 
-const CharSet& bare_chars() {
-  static const CharSet set = CharSet::of({{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0x10FFFF}});
-  return set;
-}
-
-/// A rule for the rest of a key, with its closing quote, that is none of `keys`; these share their first `depth`
-/// characters. Other keys are spelled without escapes, else "\u0061" would be a way round.
-std::string rest_of_other_key(GbnfWriter& writer, const std::vector<std::vector<char32_t>>& keys, size_t depth) {
-  std::set<char32_t> next;
-  bool ends = false;
-  for (const auto& key : keys) {
-    if (key.size() == depth) {
-      ends = true;
-    } else {
-      next.insert(key[depth]);
-    }
+/// What an object needs to end: its required properties, or where it may not be empty one of the others.
+template <class Properties, class Id>
+std::vector<std::vector<Id>> needs_of(const Properties& declared, bool not_empty,
+                                      const std::vector<std::vector<Id>>* extra) {
+  std::vector<std::vector<Id>> needs(1);
+  for (const auto& property : declared) {
+    if (property.required) needs[0].push_back(property.value);
   }
-  CharSet others = bare_chars();
-  std::string text = ends ? "" : "\"\\\"\"";
-  for (char32_t c : next) {
-    const CharSet one = CharSet::of({{c, c}});
-    if (one.empty() || !bare_chars().contains(c)) continue;  // not spelled without an escape
-    others = others & one.complement();
-    if (depth + 1 > kMostKeyChars) continue;
-    std::vector<std::vector<char32_t>> same;
-    std::ranges::copy_if(keys, std::back_inserter(same),
-                         [&](auto& key) { return key.size() > depth && key[depth] == c; });
-    text += fmt::format("{}{} {}", text.empty() ? "" : " | ", gbnf_chars(one, TextContext::kPlain),
-                        rest_of_other_key(writer, same, depth + 1));
-  }
-  text += fmt::format("{}{} {}* \"\\\"\"", text.empty() ? "" : " | ", gbnf_chars(others, TextContext::kPlain),
-                      gbnf_chars(bare_chars(), TextContext::kPlain));
-  return writer.rule(text);
+  if (!needs[0].empty() || !not_empty) return needs;
+  needs.clear();
+  for (const auto& property : declared) needs.push_back({property.value});
+  if (extra != nullptr) needs.insert(needs.end(), extra->begin(), extra->end());
+  return needs;
 }
 
 std::string json_text(std::string_view text) {
@@ -49,86 +28,14 @@ std::string json_text(std::string_view text) {
 
 }  // namespace
 
-std::string SchemaWriter::other_key(const std::vector<std::string>& keys) {
-  if (keys.empty()) return writer_.string_of_length(0, kUnbounded);
-  std::vector<std::vector<char32_t>> points;
-  for (const std::string& key : keys) points.push_back(code_points(key));
-  return "\"\\\"\" " + rest_of_other_key(writer_, points, 0);
-}
-
-Result<std::vector<SchemaWriter::Property>> SchemaWriter::properties(const SchemaJson& schema,
-                                                                     const std::string& pointer) {
-  static const SchemaJson kNone = SchemaJson::object();
-  const SchemaJson& declared = schema.contains("properties") ? schema["properties"] : kNone;
-  if (!declared.is_object()) return schema_error(pointer_to(pointer, "properties"), "'properties' is an object");
-  std::set<std::string> required;
-  if (schema.contains("required")) {
-    const std::string at = pointer_to(pointer, "required");
-    if (!schema["required"].is_array()) return schema_error(at, "'required' is a list of names");
-    for (const SchemaJson& name : schema["required"]) {
-      if (!name.is_string()) return schema_error(at, "'required' is a list of names");
-      required.insert(name.get<std::string>());
-    }
-  }
-  std::vector<Property> found;
-  for (const auto& [key, value] : declared.items()) {
-    const std::string at = pointer_to(pointer_to(pointer, "properties"), key);
-    const bool needed = required.erase(key) > 0;
-    if (value.is_boolean() && !value.get<bool>()) {
-      if (needed) return schema_error(at, "'{}' is required, and its schema false allows no value", key);
-      continue;
-    }
-    found.push_back({key, rule_of(at), needed});
-  }
-  // A required key that is not declared has the schema of the keys that are not.
-  for (const std::string& key : required) {
-    const SchemaJson& others =
-        schema.contains("additionalProperties") ? schema["additionalProperties"] : SchemaJson(true);
-    if (others.is_boolean()) {
-      return schema_error(pointer_to(pointer, "required"), "'{}' is required and not among the properties; declare it",
-                          key);
-    }
-    found.push_back({key, rule_of(pointer_to(pointer, "additionalProperties")), true});
-  }
-  return found;
-}
-
-Result<std::optional<SchemaWriter::Extra>> SchemaWriter::extra_keys(const SchemaJson& schema,
-                                                                    const std::string& pointer,
-                                                                    const std::vector<Property>& declared) {
-  const char* keyword = schema.contains("additionalProperties") ? "additionalProperties" : "unevaluatedProperties";
-  TRY_BIND(std::optional<size_t> most, schema_count(schema, pointer, "maxProperties"));
-  const size_t extra = most ? *most - std::min(*most, declared.size()) : kUnbounded;
-  const bool declares = schema.contains("properties") && !schema["properties"].empty();
-  // Where properties are declared and nothing is said of others, none is written: still a valid object.
-  const bool open = schema.contains(keyword) ? schema[keyword] != SchemaJson(false) : !declares;
-  if (!open || extra == 0) return std::optional<Extra>();
-  std::vector<std::string> keys;
-  for (const Property& property : declared) keys.push_back(property.key);
-  if (schema.contains("properties")) {
-    for (const auto& [key, value] : schema["properties"].items()) {
-      if (value == SchemaJson(false)) keys.push_back(key);
-    }
-  }
-  Extra found;
-  found.most = extra;
-  std::string value = writer_.any_value();
-  if (schema.contains(keyword) && !schema[keyword].is_boolean()) {
-    found.value = rule_of(pointer_to(pointer, keyword));
-    value = name_of(*found.value);
-  }
-  const std::string s = writer_.space();
-  found.pair = writer_.rule(fmt::format("{} {} \":\" {} {}", other_key(keys), s, s, value));
-  return std::optional(std::move(found));
-}
-
 /// The properties come in the order of the schema; `first` and `rest` are what may stand at property i before and after
 /// the first pair.
 Result<SchemaWriter::Body> SchemaWriter::object(const SchemaJson& schema, const std::string& pointer) {
-  TRY_BIND(std::vector<Property> declared, properties(schema, pointer));
+  TRY_BIND(const KeyRules rules, key_rules(schema, pointer));
+  TRY_BIND(std::vector<Property> declared, properties(schema, pointer, rules));
   TRY_BIND(std::optional<size_t> least, schema_count(schema, pointer, "minProperties"));
   TRY_BIND(std::optional<size_t> most, schema_count(schema, pointer, "maxProperties"));
-  TRY_BIND(std::optional<Extra> extra, extra_keys(schema, pointer, declared));
+  TRY_BIND(std::optional<Extra> extra, extra_keys(schema, pointer, rules, declared));
   const auto required = static_cast<size_t>(std::ranges::count(declared, true, &Property::required));
   const size_t low = least.value_or(0);
   if (low > std::max<size_t>(required, 1)) {
@@ -152,7 +59,6 @@ Result<SchemaWriter::Body> SchemaWriter::object(const SchemaJson& schema, const 
                          gbnf_repeat(more, 0, extra->most == kUnbounded ? kUnbounded : extra->most - 1), s);
   }
   Body body;
-  body.alternatives.emplace_back();
   for (size_t i = declared.size(); i-- > 0;) {
     const Property& property = declared[i];
     const std::string pair =
@@ -161,8 +67,8 @@ Result<SchemaWriter::Body> SchemaWriter::object(const SchemaJson& schema, const 
     const std::string otherwise = property.required || first.empty() ? "" : " | " + writer_.rule(first);
     first = fmt::format("{} {}{}", pair, after, otherwise);
     rest = fmt::format("{} \",\" {} {} {}{}", s, s, pair, after, property.required ? "" : " | " + after);
-    if (property.required) body.alternatives[0].push_back(property.value);
   }
+  body.alternatives = needs_of(declared, low > 0, extra ? &extra->values : nullptr);
   body.text = fmt::format("\"{{\" {} ({})", s, first);
   return body;
 }
@@ -175,8 +81,7 @@ Result<SchemaWriter::Body> SchemaWriter::array(const SchemaJson& schema, const s
   const size_t high = std::min(most.value_or(kUnbounded), items.closed ? items.prefix.size() : kUnbounded);
   if (low > high) return schema_error(pointer_to(pointer, "minItems"), "more items than the array may have");
   if (schema.contains("uniqueItems") && schema["uniqueItems"] != SchemaJson(false) && high > 1) {
-    return schema_error(pointer_to(pointer, "uniqueItems"),
-                        "uniqueItems cannot be enforced; leave it out, or allow one item");
+    return unique_items(schema, pointer, items, low, high);
   }
   const std::string s = writer_.space();
   const std::string item = items.rest ? name_of(*items.rest) : writer_.any_value();
@@ -214,6 +119,43 @@ Result<SchemaWriter::Body> SchemaWriter::array(const SchemaJson& schema, const s
   }
   body.text = fmt::format("\"[\" {} ({})", s, after);
   return body;
+}
+
+/// Of listed values, in the order of their list: what may stand once `taken` are written and those from `next` on are
+/// left is a rule.
+Result<SchemaWriter::Body> SchemaWriter::unique_items(const SchemaJson& schema, const std::string& pointer,
+                                                      const ArrayItems& items, size_t low, size_t high) {
+  const std::string at = pointer_to(pointer, "uniqueItems");
+  SchemaJson values = SchemaJson::array();
+  TRY_BIND(SchemaJson item, flat(schema.contains("items") ? schema["items"] : SchemaJson(true), pointer));
+  if (item.is_object() && item.contains("type") && item["type"] == "boolean") item["enum"] = {false, true};
+  if (!items.prefix.empty() || !item.is_object() || !(item.contains("enum") || item.contains("const"))) {
+    return schema_error(at, "supported where the items are listed by enum or const; leave it out, or allow one item");
+  }
+  TRY_BIND(const SchemaJson all, listed(item, pointer_to(pointer, "items")));
+  for (const SchemaJson& value : all) {
+    if (std::ranges::find(values, value) == values.end()) values.push_back(value);
+  }
+  const size_t count = values.size();
+  high = std::min(high, count);
+  if (low > high) return schema_error(pointer_to(pointer, "minItems"), "more items than there are different values");
+  if (count * high > kMostUnique) return schema_error(at, "more than {} values times items", kMostUnique);
+  const std::string s = writer_.space();
+  const std::string close = s + " \"]\"";
+  std::vector<std::string> after(high + 1);  // by how many are taken, for the values from `next` on
+  for (size_t taken = low; taken <= high; ++taken) after[taken] = close;
+  std::string first;
+  for (size_t next = count; next-- > 0;) {
+    const std::string value = gbnf_literal(values[next].dump(-1, ' ', false, SchemaJson::error_handler_t::replace));
+    if (!after[1].empty()) first = value + " " + writer_.rule(after[1]) + (first.empty() ? "" : " | " + first);
+    for (size_t taken = 1; taken < high; ++taken) {
+      if (after[taken + 1].empty()) continue;
+      const std::string more = fmt::format("{} \",\" {} {} {}", s, s, value, writer_.rule(after[taken + 1]));
+      after[taken] = more + (after[taken].empty() ? "" : " | " + writer_.rule(after[taken]));
+    }
+  }
+  if (low == 0) first += std::string(first.empty() ? "" : " | ") + "\"]\"";
+  return Body{fmt::format("\"[\" {} ({})", s, first), {{}}, {}};
 }
 
 Result<SchemaWriter::ArrayItems> SchemaWriter::array_items(const SchemaJson& schema, const std::string& pointer) {

@@ -28,6 +28,17 @@ std::string unescape_key(std::string_view key) {
   return plain;
 }
 
+constexpr std::string_view kMade = "/$merged/";
+constexpr size_t kMostMade = 4000;
+constexpr size_t kMostMadeBytes = 16 << 20;
+
+std::optional<size_t> made_index(std::string_view pointer) {
+  if (!pointer.starts_with(kMade)) return std::nullopt;
+  size_t index = 0;
+  std::from_chars(pointer.data() + kMade.size(), pointer.data() + pointer.size(), index);
+  return index;
+}
+
 std::string decode_percent(std::string_view text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -88,6 +99,11 @@ Result<SchemaDocument> SchemaDocument::parse(std::string_view text, size_t nesti
 
 const SchemaJson* SchemaDocument::find(std::string_view pointer) const {
   const SchemaJson* at = &root_;
+  if (auto made = made_index(pointer)) {
+    if (*made >= made_.size()) return nullptr;
+    at = &made_[*made].schema;
+    pointer.remove_prefix(std::min(pointer.size(), pointer.find('/', kMade.size())));
+  }
   while (!pointer.empty()) {
     if (pointer[0] != '/') return nullptr;
     size_t end = pointer.find('/', 1);
@@ -118,9 +134,31 @@ Result<std::string> SchemaDocument::resolve(std::string_view reference) const {
   if (!pointer.empty() && pointer[0] != '/') {
     return invalid_argument("$ref '{}' names an anchor; write the path, as in #/$defs/...", reference);
   }
-  const SchemaJson* target = find(pointer);
+  const SchemaJson* target = made_index(pointer) ? nullptr : find(pointer);
   if (target == nullptr) return invalid_argument("$ref '{}' names nothing in the schema", reference);
   return pointer;
+}
+
+std::optional<std::string> SchemaDocument::add(SchemaJson schema, std::string place) {
+  made_bytes_ += schema.dump(-1, ' ', false, SchemaJson::error_handler_t::replace).size();
+  if (made_.size() >= kMostMade || made_bytes_ > kMostMadeBytes) return std::nullopt;
+  made_.push_back({std::move(schema), std::move(place)});
+  return std::string(kMade) + std::to_string(made_.size() - 1);
+}
+
+bool SchemaDocument::is_made(std::string_view pointer) {
+  return pointer.starts_with(kMade);
+}
+
+Error SchemaDocument::placed(Error error) const {
+  while (error.where.starts_with("#")) {
+    const std::string_view pointer = std::string_view(error.where).substr(1);
+    const std::optional<size_t> index = made_index(pointer);
+    if (!index || *index >= made_.size()) break;
+    const size_t rest = pointer.find('/', kMade.size());
+    error.where = "#" + made_[*index].place + std::string(rest == std::string_view::npos ? "" : pointer.substr(rest));
+  }
+  return error;
 }
 
 }  // namespace vernier

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <deque>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,8 +25,22 @@ class SchemaDocument {
   /// The pointer that a `$ref` means; refuses those that leave the document.
   Result<std::string> resolve(std::string_view reference) const;
 
+  /// A schema made of several that stand at `place`, under a pointer of its own; nothing where all such together are
+  /// too large.
+  std::optional<std::string> add(SchemaJson schema, std::string place);
+  static bool is_made(std::string_view pointer);
+  /// The error at the place that the caller wrote.
+  Error placed(Error error) const;
+
  private:
+  struct Made {
+    SchemaJson schema;
+    std::string place;
+  };
+
   SchemaJson root_;
+  std::deque<Made> made_;  // stay where they are: the writer holds references
+  size_t made_bytes_ = 0;
 };
 
 /// pointer + "/" + key, with ~ and / escaped.

@@ -7,13 +7,13 @@ namespace vernier {
 namespace {
 
 // Say nothing about which values are valid.
-constexpr std::array<std::string_view, 16> kAnnotations = {
-    "title",     "description",      "default",         "examples",
-    "example",   "$comment",         "$schema",         "$id",
-    "$defs",     "definitions",      "deprecated",      "readOnly",
-    "writeOnly", "contentMediaType", "contentEncoding", "contentSchema"};
+constexpr std::array<std::string_view, 17> kAnnotations = {
+    "title",           "description",  "default",   "examples",      "example",
+    "$comment",        "$schema",      "$id",       "$defs",         "definitions",
+    "deprecated",      "readOnly",     "writeOnly", "discriminator", "contentMediaType",
+    "contentEncoding", "contentSchema"};
 
-constexpr std::array<std::string_view, 29> kAssertions = {"$ref",
+constexpr std::array<std::string_view, 31> kAssertions = {"$ref",
                                                           "type",
                                                           "enum",
                                                           "const",
@@ -23,6 +23,8 @@ constexpr std::array<std::string_view, 29> kAssertions = {"$ref",
                                                           "properties",
                                                           "required",
                                                           "additionalProperties",
+                                                          "patternProperties",
+                                                          "propertyNames",
                                                           "minProperties",
                                                           "maxProperties",
                                                           "items",
@@ -44,19 +46,19 @@ constexpr std::array<std::string_view, 29> kAssertions = {"$ref",
                                                           "exclusiveMaximum"};
 
 constexpr std::string_view kSupported =
-    "$ref within the schema, type, enum, const, anyOf, oneOf whose branches exclude each other, allOf of one schema, "
-    "properties, "
-    "required, additionalProperties, minProperties up to 1, items, prefixItems, minItems, maxItems, minLength, "
-    "maxLength, "
-    "pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf of integers up to 100";
+    "$ref within the schema, type, enum, const, anyOf, oneOf whose branches exclude each other, allOf, properties, "
+    "required, additionalProperties, patternProperties, propertyNames, minProperties up to 1, items, prefixItems, "
+    "minItems, maxItems, uniqueItems of listed values, minLength, maxLength, pattern, format, minimum, maximum, "
+    "exclusiveMinimum, exclusiveMaximum, multipleOf of integers up to 100";
 
 struct FormatPattern {
   std::string_view name, pattern;
 };
 
 #define VERNIER_DATE                                                                                                  \
-  "([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))" \
-  "|[0-9]{2}(0[48]|[2468][048]|[13579][26])-02-29)"
+  "([12][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-" \
+  "8]))"                                                                                                              \
+  "|[12][0-9](0[48]|[2468][048]|[13579][26])-02-29)"
 #define VERNIER_TIME "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 #define VERNIER_LABEL "[A-Za-z0-9]([A-Za-z0-9-]{0,30}[A-Za-z0-9])?"
 #define VERNIER_BYTE "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
@@ -83,11 +85,11 @@ bool in(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
+}  // namespace
+
 bool is_annotation(std::string_view key) {
   return in(kAnnotations, key) || key.starts_with("x-");
 }
-
-}  // namespace
 
 Status check_keywords(const SchemaJson& schema, const std::string& pointer, bool is_root) {
   for (const auto& [key, value] : schema.items()) {

@@ -95,39 +95,4 @@ std::string SchemaWriter::multiples_of(int64_t n) {
   return writer_.rule(fmt::format("\"0\" | \"-\"? ({})", step(0, 1)));
 }
 
-Result<std::string> SchemaWriter::string(const SchemaJson& schema, const std::string& pointer) {
-  TRY_BIND(std::optional<size_t> least, schema_count(schema, pointer, "minLength"));
-  TRY_BIND(std::optional<size_t> most, schema_count(schema, pointer, "maxLength"));
-  const size_t low = least.value_or(0);
-  const size_t high = most.value_or(kUnbounded);
-  if (low > high) return schema_error(pointer_to(pointer, "minLength"), "minLength is above maxLength");
-  const bool has_pattern = schema.contains("pattern");
-  if (!has_pattern && !schema.contains("format")) return writer_.string_of_length(low, high);
-  const char* keyword = has_pattern ? "pattern" : "format";
-  const std::string at = pointer_to(pointer, keyword);
-  if (has_pattern && schema.contains("format")) return schema_error(at, "'pattern' beside 'format' is not supported");
-  if (!schema[keyword].is_string()) return schema_error(at, "'{}' is a text", keyword);
-  std::string text = schema[keyword].get<std::string>();
-  if (!has_pattern) {
-    std::optional<std::string_view> known = format_pattern(text);
-    if (!known) {
-      return schema_error(at,
-                          "the format '{}' cannot be enforced; supported are date, time, date-time, duration, email, "
-                          "hostname, ipv4, ipv6, uuid, uri, json-pointer",
-                          text.substr(0, 100));
-    }
-    text = *known;
-  }
-  Result<PatternNode> pattern = parse_pattern(text, has_pattern ? PatternUse::kSearch : PatternUse::kWhole);
-  if (!pattern.ok()) return schema_error(at, "{}", pattern.error().message);
-  const PatternLength length = length_of(*pattern);
-  if (length.least < low || (high != kUnbounded && (length.most == kUnbounded || length.most > high))) {
-    return schema_error(
-        pointer_to(pointer, length.least < low ? "minLength" : "maxLength"),
-        "beside a {} that allows {} to {} characters a length is not supported; write it in the pattern", keyword,
-        length.least, length.most == kUnbounded ? "any number of" : std::to_string(length.most));
-  }
-  return writer_.rule("\"\\\"\" " + gbnf_pattern(*pattern, TextContext::kJsonString) + " \"\\\"\"");
-}
-
 }  // namespace vernier

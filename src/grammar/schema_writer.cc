@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "grammar/schema_merge.h"
+
 namespace vernier {
 namespace {
 
@@ -63,8 +65,9 @@ Result<std::string> SchemaWriter::write(bool object_only) {
 
 Result<std::string> SchemaWriter::write_part(const std::string& pointer) {
   Id id = rule_of(pointer);
-  TRY_STATUS(write_waiting());
-  TRY_STATUS(check_graph());
+  Status written = write_waiting();
+  if (written.ok()) written = check_graph();
+  if (!written.ok()) return document_.placed(written.error());
   return name_of(id);
 }
 
@@ -117,6 +120,7 @@ Result<SchemaWriter::Body> SchemaWriter::body_of(const SchemaJson& schema, const
   }
   if (!schema.is_object()) return schema_error(pointer, "expected a schema: an object, true or false");
   TRY_STATUS(check_keywords(schema, pointer, pointer.empty()));
+  if (needs_merge(schema)) return merged(schema, pointer);
   if (schema.contains("$ref")) return reference(schema, pointer);
   if (schema.contains("enum") || schema.contains("const")) return values(schema, pointer);
   for (std::string_view keyword : {"anyOf", "oneOf", "allOf"}) {
@@ -125,12 +129,26 @@ Result<SchemaWriter::Body> SchemaWriter::body_of(const SchemaJson& schema, const
   return by_types(schema, pointer);
 }
 
+Result<SchemaWriter::Body> SchemaWriter::merged(const SchemaJson& schema, const std::string& pointer) {
+  TRY_BIND(SchemaJson one, flat(schema, pointer));
+  if (one == SchemaJson(false)) return schema_error(pointer, "no value satisfies all that must hold here together");
+  TRY_BIND(Id id, made(std::move(one), pointer));
+  return Body{name_of(id), {{id}}, {id}};
+}
+
+Result<SchemaWriter::Id> SchemaWriter::made(SchemaJson schema, const std::string& place) {
+  const std::string text = schema.dump(-1, ' ', false, SchemaJson::error_handler_t::replace);
+  auto found = made_.find(text);
+  if (found == made_.end()) {
+    std::optional<std::string> pointer = document_.add(std::move(schema), place);
+    if (!pointer) return schema_error(place, "the schemas that hold together here grow too large; simplify them");
+    found = made_.emplace(text, *pointer).first;
+  }
+  return rule_of(found->second);
+}
+
 Result<SchemaWriter::Body> SchemaWriter::reference(const SchemaJson& schema, const std::string& pointer) {
   const std::string at = pointer_to(pointer, "$ref");
-  if (auto other = other_assertion(schema, {"$ref"})) {
-    return schema_error(pointer_to(pointer, *other), "'{}' beside $ref is not supported; move it into the definition",
-                        *other);
-  }
   if (!schema["$ref"].is_string()) return schema_error(at, "$ref is a text");
   Result<std::string> target = document_.resolve(schema["$ref"].get<std::string>());
   if (!target.ok()) return schema_error(at, "{}", target.error().message);
@@ -138,27 +156,45 @@ Result<SchemaWriter::Body> SchemaWriter::reference(const SchemaJson& schema, con
   return Body{name_of(id), {{id}}, {id}};
 }
 
-Result<SchemaWriter::Body> SchemaWriter::values(const SchemaJson& schema, const std::string& pointer) {
-  const bool one = schema.contains("const");
-  const char* keyword = one ? "const" : "enum";
-  const std::string at = pointer_to(pointer, keyword);
-  if (auto other = other_assertion(schema, {keyword, "type"})) {
-    return schema_error(pointer_to(pointer, *other), "'{}' beside '{}' is not supported", *other, keyword);
+Result<SchemaJson> SchemaWriter::listed(const SchemaJson& schema, const std::string& pointer) {
+  const char* keyword = schema.contains("const") ? "const" : "enum";
+  const SchemaJson list = schema.contains("const") ? SchemaJson::array({schema["const"]}) : schema["enum"];
+  if (!list.is_array() || list.empty()) {
+    return schema_error(pointer_to(pointer, keyword), "enum is a list of at least one value");
   }
-  SchemaJson list = one ? SchemaJson::array({schema["const"]}) : schema["enum"];
-  if (!list.is_array() || list.empty()) return schema_error(at, "enum is a list of at least one value");
   std::vector<SchemaType> types;
   if (schema.contains("type")) {
     TRY_BIND(types, types_of(schema, pointer));
   }
-  Body body;
+  TRY_BIND(const std::optional<TextAutomaton> texts, allowed_texts(schema, pointer));
+  TRY_STATUS(count_automata(texts ? 1 : 0, pointer));
+  SchemaJson found = SchemaJson::array();
   for (const SchemaJson& value : list) {
     auto fits = [&](SchemaType type) { return value_has_type(value, type); };
     if (!types.empty() && std::ranges::none_of(types, fits)) continue;
-    if (!body.text.empty()) body.text += " | ";
-    body.text += gbnf_literal(value.dump(-1, ' ', false, SchemaJson::error_handler_t::replace));
+    TRY_BIND(const bool allowed, listed_value_fits(value, schema, texts, pointer));
+    if (allowed) found.push_back(value);
   }
-  if (body.text.empty()) return schema_error(at, "no value of {} has the type that is asked for", keyword);
+  if (found.empty()) {
+    return schema_error(pointer_to(pointer, keyword), "no value of {} satisfies what stands beside it", keyword);
+  }
+  return found;
+}
+
+Result<SchemaJson> SchemaWriter::flat(const SchemaJson& schema, const std::string& pointer) {
+  const SchemaMerge::CheckApart apart = [this](const SchemaJson& list, const std::string& at) {
+    return check_apart(list, at);
+  };
+  return SchemaMerge(document_, apart, merge_steps_).merge(schema, pointer);
+}
+
+Result<SchemaWriter::Body> SchemaWriter::values(const SchemaJson& schema, const std::string& pointer) {
+  TRY_BIND(const SchemaJson list, listed(schema, pointer));
+  Body body;
+  for (const SchemaJson& value : list) {
+    body.text += (body.text.empty() ? "" : " | ") +
+                 gbnf_literal(value.dump(-1, ' ', false, SchemaJson::error_handler_t::replace));
+  }
   body.alternatives = {{}};
   return body;
 }
@@ -168,18 +204,22 @@ Result<SchemaWriter::Body> SchemaWriter::branches(const SchemaJson& schema, cons
   const std::string at = pointer_to(pointer, keyword);
   const SchemaJson& list = schema[keyword];
   if (!list.is_array() || list.empty()) return schema_error(at, "{} is a list of at least one schema", keyword);
-  if (auto other = other_assertion(schema, {keyword})) {
-    return schema_error(pointer_to(pointer, *other), "'{}' beside {} is not supported; write it in each branch", *other,
-                        keyword);
+  std::optional<std::string> key;  // that each branch must hold, so that no value fits two
+  if (keyword == "oneOf") {
+    const Status apart = check_apart(list, at);
+    if (!apart.ok()) key = telling_key(document_, list);
+    if (!apart.ok() && !key) return apart.error();
   }
-  if (keyword == "allOf" && list.size() > 1) {
-    return schema_error(at, "allOf of several schemas is not supported; merge them into one");
-  }
-  if (keyword == "oneOf") TRY_STATUS(check_apart(list, at));
   Body body;
   for (size_t i = 0; i < list.size(); ++i) {
     if (list[i].is_boolean() && !list[i].get<bool>() && list.size() > 1) continue;
-    Id id = rule_of(pointer_to(at, i));
+    Id id = 0;
+    if (key) {
+      const SchemaJson holds = {{"type", "object"}, {"required", SchemaJson::array({*key})}};
+      TRY_BIND(id, made(SchemaJson{{"allOf", SchemaJson::array({list[i], holds})}}, pointer_to(at, i)));
+    } else {
+      id = rule_of(pointer_to(at, i));
+    }
     body.text += (body.text.empty() ? "" : " | ") + name_of(id);
     body.alternatives.push_back({id});
     body.units.push_back(id);
@@ -212,7 +252,8 @@ Result<std::vector<SchemaType>> SchemaWriter::types_of(const SchemaJson& schema,
   auto has_any = [&](std::initializer_list<std::string_view> keys) {
     return std::ranges::any_of(keys, [&](std::string_view key) { return schema.contains(key); });
   };
-  if (has_any({"properties", "required", "additionalProperties", "minProperties", "maxProperties"})) {
+  if (has_any({"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties",
+               "maxProperties"})) {
     add(SchemaType::kObject);
   }
   if (has_any({"items", "prefixItems", "minItems", "maxItems", "uniqueItems"})) add(SchemaType::kArray);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -29,13 +30,37 @@ size_t mask_words(size_t tokens) {
 
 void apply_mask(std::span<float> logits, std::span<const uint32_t> mask) {
   for (size_t first = 0; first < logits.size(); first += 32) {
-    const uint32_t word = mask[first / 32];
-    if (word == ~0U) continue;
-    const size_t end = std::min(logits.size(), first + 32);
-    for (size_t i = first; i < end; ++i) {
-      if ((word >> (i - first) & 1U) == 0) logits[i] = kBanned;
+    uint32_t banned = ~mask[first / 32];
+    if (banned == ~0U) {
+      std::fill(logits.begin() + static_cast<std::ptrdiff_t>(first),
+                logits.begin() + static_cast<std::ptrdiff_t>(std::min(logits.size(), first + 32)), kBanned);
+      continue;
     }
+    if (logits.size() - first < 32) banned &= (1U << (logits.size() - first)) - 1;
+    for (; banned != 0; banned &= banned - 1) logits[first + static_cast<size_t>(std::countr_zero(banned))] = kBanned;
   }
+}
+
+/// The first of the largest. Eight running maxima: one alone waits for each comparison.
+size_t largest_of(std::span<const float> logits) {
+  constexpr size_t kLanes = 8;
+  constexpr size_t kPart = 1024;
+  float most = logits[0];
+  size_t holder = 0;  // where the part begins that holds it
+  for (size_t first = 0; first < logits.size(); first += kPart) {
+    std::span<const float> part = logits.subspan(first, std::min(kPart, logits.size() - first));
+    std::array<float, kLanes> lanes;
+    lanes.fill(part[0]);
+    size_t i = 0;
+    for (; i + kLanes <= part.size(); i += kLanes) {
+      for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] = std::max(lanes[lane], part[i + lane]);
+    }
+    for (; i < part.size(); ++i) lanes[0] = std::max(lanes[0], part[i]);
+    const float largest = *std::ranges::max_element(lanes);
+    if (largest > most) most = largest, holder = first;
+  }
+  auto begin = logits.begin() + static_cast<std::ptrdiff_t>(holder);
+  return static_cast<size_t>(std::find(begin, logits.end(), most) - logits.begin());
 }
 
 void apply_edit(float& logit, const LogitEdit& edit, SamplerDialect dialect) {
@@ -269,11 +294,11 @@ Result<int32_t> draw_edited(std::span<float> logits, const SampleSpec& spec) {
   if (!spec.mask.empty()) apply_mask(logits, spec.mask);
   if (!spec.allowed.empty()) apply_mask(logits, spec.allowed);
   for (const LogitEdit& edit : spec.edits) apply_edit(logits[static_cast<size_t>(edit.token)], edit, spec.dialect);
-  if (!spec.mask.empty()) apply_mask(logits, spec.mask);
-  auto best = std::ranges::max_element(logits);  // the first of equals
-  if (*best == kBanned) return nothing_left(spec);
-  if (spec.temperature < kGreedyBelow) return static_cast<int32_t>(best - logits.begin());
-  return draw_token(logits, *best, spec);
+  if (!spec.mask.empty() && !spec.edits.empty()) apply_mask(logits, spec.mask);
+  const size_t best = largest_of(logits);
+  if (logits[best] == kBanned) return nothing_left(spec);
+  if (spec.temperature < kGreedyBelow) return static_cast<int32_t>(best);
+  return draw_token(logits, logits[best], spec);
 }
 
 }  // namespace

@@ -43,6 +43,9 @@ auto guarded(ErrorCode code, Call&& call) -> Result<decltype(call())> {
   }
 }
 
+/// A third of them for the masks of rules, which grammars share: a bounded string compiles once, not in each schema.
+constexpr int64_t kCacheBytes = 48 << 20;
+
 /// The bytes under which the library knows a marker token: no UTF-8 text holds 0xFF, so no grammar's text matches it
 /// and only its id does.
 std::string marker_bytes(int32_t id) {
@@ -105,7 +108,7 @@ class XGrammarAutomaton final : public Automaton {
 class XGrammarCompiler final : public AutomatonCompiler {
  public:
   explicit XGrammarCompiler(xgrammar::TokenizerInfo tokens)
-      : tokens_(std::move(tokens)), compiler_(tokens_, /*max_threads=*/1, /*cache_enabled=*/false) {}
+      : tokens_(std::move(tokens)), compiler_(tokens_, /*max_threads=*/1, /*cache_enabled=*/true, kCacheBytes) {}
 
   Result<std::shared_ptr<const Automaton>> compile(const std::string& gbnf) const override {
     return guarded(ErrorCode::kInvalidArgument, [&]() -> std::shared_ptr<const Automaton> {

@@ -68,6 +68,11 @@ std::string string_fault(const Schema& s, const std::string& v) {
 std::string array_fault(const Schema& s, const Json& v, const Schema& root) {
   if (s.contains("minItems") && v.size() < s["minItems"].get<size_t>()) return "minItems";
   if (s.contains("maxItems") && v.size() > s["maxItems"].get<size_t>()) return "maxItems";
+  if (s.contains("uniqueItems") && s["uniqueItems"] == Schema(true)) {
+    for (size_t i = 0; i < v.size(); ++i) {
+      if (std::find(v.begin() + static_cast<std::ptrdiff_t>(i) + 1, v.end(), v[i]) != v.end()) return "uniqueItems";
+    }
+  }
   const size_t prefix = s.contains("prefixItems") ? s["prefixItems"].size() : 0;
   for (size_t i = 0; i < v.size(); ++i) {
     std::string fault;
@@ -88,11 +93,21 @@ std::string object_fault(const Schema& s, const Json& v, const Schema& root) {
   }
   for (const auto& [key, item] : v.items()) {
     std::string fault;
+    bool named = false;
+    if (s.contains("propertyNames")) fault = validate(s["propertyNames"], key, root);
+    if (!fault.empty()) return "propertyNames/" + fault;
     if (s.contains("properties") && s["properties"].contains(key)) {
+      named = true;
       fault = validate(s["properties"][key], item, root);
-    } else if (s.contains("additionalProperties")) {
-      fault = validate(s["additionalProperties"], item, root);
     }
+    if (s.contains("patternProperties")) {
+      for (const auto& [pattern, schema] : s["patternProperties"].items()) {
+        if (!fault.empty() || !finds(pattern, key)) continue;
+        named = true;
+        fault = validate(schema, item, root);
+      }
+    }
+    if (!named && s.contains("additionalProperties")) fault = validate(s["additionalProperties"], item, root);
     if (!fault.empty()) return key + "/" + fault;
   }
   return "";

@@ -33,7 +33,7 @@ class SchemaDrawer {
   }
 
   Schema draw(int depth) {
-    const size_t kinds = depth > 3 ? 6 : 12;
+    const size_t kinds = depth > 3 ? 6 : 14;
     switch (below(kinds)) {
       case 0:
         return integer();
@@ -53,9 +53,50 @@ class SchemaDrawer {
         return {{"anyOf", {draw(depth + 1), draw(depth + 1)}}};
       case 9:
         return {{"$ref", "#/$defs/d" + std::to_string(below(kDefinitions))}};
+      case 10:
+        return joined(depth);
+      case 11:
+        return map(depth);
       default:
         return object(depth);
     }
+  }
+
+  /// Schemas that hold together.
+  Schema joined(int depth) {
+    switch (below(4)) {
+      case 0:
+        return {{"allOf", {object(depth), object(depth)}}};
+      case 1:
+        return {{"allOf", {array(depth), array(depth)}}};
+      case 2:
+        return {{"anyOf", {string(), integer(), object(depth)}}, {"maxLength", 5 + below(9)}, {"minimum", 0}};
+      default:
+        return {{"$ref", "#/$defs/d" + std::to_string(below(kDefinitions))}, {"type", {"null", "object", "string"}}};
+    }
+  }
+  /// Objects whose keys are not declared one by one.
+  Schema map(int depth) {
+    Schema s = {{"type", "object"}};
+    switch (below(4)) {
+      case 0:
+        s["patternProperties"] = {{"^a", draw(depth + 1)}, {"b$", draw(depth + 1)}};
+        if (once_in(2)) s["properties"] = {{"ab", draw(depth + 1)}, {"name", draw(depth + 1)}};
+        if (once_in(2)) s["additionalProperties"] = once_in(2) ? Schema(false) : draw(depth + 1);
+        return s;
+      case 1:
+        s["propertyNames"] = {{"enum", {"a", "é", "x\"y"}}};
+        if (once_in(2)) s["required"] = Schema::array({"é"});
+        break;
+      case 2:
+        s["propertyNames"] = {{"pattern", "^[a-c]"}, {"maxLength", 3}};
+        if (once_in(2)) s["properties"] = {{"ab", draw(depth + 1)}, {"name", draw(depth + 1)}};
+        break;
+      default:
+        return {{"type", "array"}, {"items", {{"enum", {1, "a", nullptr, "b"}}}}, {"uniqueItems", true}};
+    }
+    s["additionalProperties"] = draw(depth + 1);
+    return s;
   }
 
   Schema integer() {
@@ -88,6 +129,7 @@ class SchemaDrawer {
       case 2:
         s["minLength"] = below(4);
         s["maxLength"] = s["minLength"].get<size_t>() + below(9);
+        if (once_in(3)) s["pattern"] = kPatterns[below(kPatterns.size())];
         break;
       default:
         break;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 
@@ -60,13 +61,15 @@ class RandomWriter {
       if (testing::allows(mask, end) && (step > 60 || random_() % 3 == 0)) return end;
     }
     if (step > 60 || random_() % 4 == 0) {
-      const auto closing = in_string(text) ? std::vector<std::string>{"\""}
-                                           : std::vector<std::string>{"}", "]", "null", "n", "0", "\"", "\"\""};
+      const bool inside = in_string(text);
+      auto closing = inside ? std::vector<std::string>{"\"", "b", "x", "y", "0", "c"}
+                            : std::vector<std::string>{"}", "]", "null", "n", "0", "\"", "\"\""};
+      if (inside) std::shuffle(closing.begin() + 1, closing.end(), random_);
       for (const std::string& piece : closing) {
         for (int32_t token = 0; token < static_cast<int32_t>(vocabulary_.logits()); ++token) {
           if (testing::allows(mask, token) && vocabulary_.token_bytes(token) == piece) return token;
         }
-        if (step <= 60 && random_() % 2 == 0) break;
+        if (step <= 60 || step % 2 == 0) break;
       }
     }
     std::vector<int32_t> allowed;
