@@ -43,8 +43,9 @@ class Server:
             (model / "chat_template.jinja").write_text(TEMPLATE)
         script = folder / "tiny.json"
         script.write_text(json.dumps({"tokenizer": str(model)} | SCRIPT))
-        command = [PROGRAM, "serve", f"script:{script}", "--port", "0", *flags]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        command = [PROGRAM, "serve", f"script:{script}", "--port", "0", "--log-level", "info", *flags]
+        self.log = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
         line = self.process.stdout.readline()
         assert "http://" in line, f"{command} said {line!r}"
         self.port = int(line.split("http://127.0.0.1:")[1].split(",")[0])
@@ -67,10 +68,16 @@ class Server:
         text = self.ask("GET", "/metrics")[2].decode()
         return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name + "{"))
 
+    def log_lines(self):
+        """What the log says of each request."""
+        self.log.seek(0)
+        return [json.loads(line[line.index("{"):]) for line in self.log if '"request_id"' in line]
+
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(30)
         self.process.stdout.close()
+        self.log.close()
         return code
 
 
@@ -130,6 +137,39 @@ class Serve(unittest.TestCase):
         self.assertEqual(status, 200)
         self.assertIn(b"event: response.completed\n", content)
 
+    def test_F136_the_log_has_a_ledger_that_sums_to_the_wall_time(self):
+        self.server.ask("POST", CHAT, {"model": "tiny", "messages": [{"role": "user", "content": "[slow]"}], "max_tokens": 4},
+                        **{"x-request-id": "ledger-1"})
+        deadline = time.monotonic() + 5
+        while not (lines := [l for l in self.server.log_lines() if l["request_id"] == "ledger-1"]) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        ledger = lines[0]["ledger"]
+        self.assertAlmostEqual(sum(ledger.values()), lines[0]["ms"], delta=0.01)
+        self.assertGreater(ledger["decode_ms"], 140)
+        self.assertEqual(set(ledger), {f"{part}_ms" for part in ("queue", "prefill", "waiting", "decode", "padding",
+                                                                 "preemption", "client")})
+
+    def run_client(self, *arguments):
+        done = subprocess.run([PROGRAM, *arguments, "--url", f"http://127.0.0.1:{self.server.port}"], capture_output=True,
+                              text=True, timeout=120)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_bench_serve_measures_a_server(self):
+        plot = pathlib.Path(self.folder.name) / "sweep.svg"
+        code, output, errors = self.run_client("--json", "bench", "serve", "--concurrency", "1,2", "--requests", "4", "--api",
+                                               "chat", "--prompt-tokens", "4", "--output-tokens", "4", "--plot", str(plot))
+        self.assertEqual(code, 0, errors)
+        report = json.loads(output)
+        self.assertEqual([level["concurrency"] for level in report["levels"]], [1, 2])
+        self.assertIn("<svg", plot.read_text()[:200])
+        self.assertEqual(self.run_client("bench", "serve", "--concurrency", "0")[0], 2)
+
+    def test_selftest_scores_a_server(self):
+        code, output, errors = self.run_client("selftest", "--only", "T03,T08,T14,M,S05,S10")
+        self.assertEqual(code, 0, output + errors)
+        self.assertRegex(output, r"M models +3 +0 +0")
+        self.assertEqual(self.run_client("selftest", "--only", "nothing")[0], 2)
+
     def test_many_at_once(self):
         answers = [None] * 50
         def ask(i):
@@ -141,6 +181,23 @@ class Serve(unittest.TestCase):
             thread.join()
         self.assertEqual({a["choices"][0]["message"]["content"] for a in answers}, {"one two three"})
         self.assertEqual(len({a["id"] for a in answers}), len(answers))
+
+
+class Deadline(unittest.TestCase):
+    """F131: --request-timeout."""
+
+    def test_a_late_request_is_504_or_an_error_event(self):
+        with tempfile.TemporaryDirectory() as folder:
+            server = Server(pathlib.Path(folder), "--request-timeout", "0.3")
+            status, _, content = server.chat("[slow]")
+            self.assertEqual((status, json.loads(content)["error"]["code"]), (504, "timeout"))
+            status, _, content = server.chat("[slow]", stream=True)
+            events = content.decode().removesuffix("\n\n").split("\n\n")
+            self.assertEqual((status, events[-1]), (200, "data: [DONE]"))
+            self.assertEqual(json.loads(events[-2].removeprefix("data: "))["error"]["code"], "timeout")
+            self.assertEqual(server.chat("[three]")[0], 200)
+            self.assertEqual((server.metric("vernier_requests_running"), server.metric("vernier_requests_failed_total")), (0, 2))
+            self.assertEqual(server.stop(), 0)
 
 
 class Limits(unittest.TestCase):
@@ -157,6 +214,7 @@ class Limits(unittest.TestCase):
         cls.server.process.kill()
         cls.server.process.wait()
         cls.server.process.stdout.close()
+        cls.server.log.close()
         cls.folder.cleanup()
 
     def ask(self, text, **more):

@@ -23,6 +23,13 @@ class CommandLine : public ::testing::Test {
     run->add_option("--temperature", temperature_);
     run->add_option("-s,--seed", tokens_);
     app_.add_subcommand("doctor");
+    CLI::App* bench = app_.add_subcommand("bench");
+    bench->add_option("FILE", model_);
+    bench->add_option("--chunk", tokens_);
+    CLI::App* serve = bench->add_subcommand("serve");
+    serve->add_option("--url", prompt_);
+    serve->add_option("--timeout", tokens_);
+    serve->add_option("--temperature", temperature_);
   }
 
   CLI::App app_;
@@ -39,6 +46,21 @@ TEST_F(CommandLine, UnderscoresStandForHyphensInNamesOnly) {
               ElementsAre("run", "my_model", "--max-tokens=1_0", "--max-tokens", "a_b", "_x_"));
   EXPECT_THAT(canonical_arguments(app_, {"run", "m", "--", "--max_tokens"}),
               ElementsAre("run", "m", "--", "--max_tokens"));
+}
+
+TEST_F(CommandLine, AFormOfACommandHasItsOwnFlags) {
+  const CLI::App* bench = find_command(app_, "bench");
+  EXPECT_EQ(typed_command(app_, {"bench", "serve", "--url", "x"}), find_command(*bench, "serve"));
+  EXPECT_EQ(typed_command(app_, {"--threads", "2", "bench", "serve"}), find_command(*bench, "serve"));
+  EXPECT_EQ(typed_command(app_, {"bench", "a.gguf"}), bench);
+  EXPECT_EQ(typed_command(app_, {"bench"}), bench);
+  EXPECT_EQ(typed_command(app_, {"run", "serve"}), find_command(app_, "run")) << "a model's name";
+  EXPECT_THAT(canonical_arguments(app_, {"bench", "serve", "--temp", "0", "--timeout", "5"}),
+              ElementsAre("bench", "serve", "--temperature", "0", "--timeout", "5"));
+  EXPECT_THAT(canonical_arguments(app_, {"bench", "a.gguf", "-ub", "64"}),
+              ElementsAre("bench", "a.gguf", "--chunk", "64"));
+  EXPECT_THAT(canonical_arguments(app_, {"bench", "serve", "-ub", "64"}), ElementsAre("bench", "serve", "-ub", "64"))
+      << "a flag of another form";
 }
 
 TEST_F(CommandLine, OtherEnginesSpellingsAreTaken) {
