@@ -76,7 +76,9 @@ class Drawer:
                            "properties": {"kind": {"const": kind}, "value": self.scalar()}} for kind in ("a", "b")]}
 
     def joined(self, depth):
-        return {"allOf": [self.object(depth), {"type": "object", "properties": {"extra": self.scalar()},
+        base = self.object(depth)
+        base.pop("additionalProperties", None)  # else it forbids what the other requires
+        return {"allOf": [base, {"type": "object", "properties": {"extra": self.scalar()},
                                                "required": ["extra"]}]}
 
     def map(self, depth):
