@@ -118,6 +118,9 @@ def main() -> None:
     out.ranges("kNumeric", classes["Digits"])
     out.ranges("kPunctuation", classes["Punctuation"])
     out.ranges("kSingleWord", extra["single_word"])
+    out.ranges("kAccents", extra["StripAccents"])
+    out.ranges("kBertAccents", extra["BertNormalizer strip_accents"])
+    out.ranges("kBertDropped", extra["BertNormalizer clean_text"])
     scripts = [name[3:-1] for name in extra if name.startswith("\\p{") and len(name) > 6]
     for name in scripts:
         out.ranges(f"k{name}", extra[f"\\p{{{name}}}"])

@@ -6,7 +6,8 @@
 
 Every general category and the scripts that split rules name come from the regular expressions of `tokenizers`; so do the
 sets of characters that match each other under (?i). "single_word" is what an added token with that flag takes for a
-word character. Grapheme break classes come from the `regex` package.
+word character. What the normalizers StripAccents and BertNormalizer drop are sets of an older Unicode. Grapheme break
+classes come from the `regex` package.
 """
 
 import gzip
@@ -56,6 +57,16 @@ def word_characters() -> list[list[int]]:
     return ranges(found)
 
 
+def dropped(normalizer) -> list[list[int]]:
+    """Characters that it drops between two others."""
+    return ranges(point for point in SCALARS if normalizer.normalize_str(f"a{chr(point)}b") == "ab")
+
+
+def bert(**kept) -> normalizers.BertNormalizer:
+    off = {"clean_text": False, "handle_chinese_chars": False, "strip_accents": False, "lowercase": False}
+    return normalizers.BertNormalizer(**{**off, **kept})
+
+
 def case_orbits() -> list[list[int]]:
     """Characters that match each other, one for one, under (?i)."""
     cased = [c for c in EVERYTHING if regex.match(r"[\p{L}\p{Nl}\p{So}\p{Mn}]", c) and not regex.match(r"\p{Lo}", c)]
@@ -79,6 +90,9 @@ def lines():
     for name in SCRIPTS:
         yield {"class": f"\\p{{{name}}}", "ranges": members(f"\\p{{{name}}}")}
     yield {"class": "single_word", "ranges": word_characters()}
+    yield {"class": "StripAccents", "ranges": dropped(normalizers.StripAccents())}
+    yield {"class": "BertNormalizer strip_accents", "ranges": dropped(bert(strip_accents=True))}
+    yield {"class": "BertNormalizer clean_text", "ranges": dropped(bert(clean_text=True))}
     for name in BREAKS:
         yield {"class": f"break {name}", "ranges": ranges(map(ord, regex.findall(f"\\p{{GCB={name}}}", EVERYTHING)))}
     pictures = regex.findall(r"\p{Extended_Pictographic}", EVERYTHING)

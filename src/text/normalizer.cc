@@ -174,7 +174,7 @@ std::unique_ptr<Normalizer> make_strip(bool left, bool right) {
   return std::make_unique<Strip>(left, right);
 }
 std::unique_ptr<Normalizer> make_strip_accents() {
-  return std::make_unique<Filter>(unicode::category("Mn"), CodePointSet());
+  return std::make_unique<Filter>(unicode::accents(), CodePointSet());
 }
 std::unique_ptr<Normalizer> make_precompiled(Charsmap map) {
   return std::make_unique<Precompiled>(std::move(map));
@@ -194,14 +194,13 @@ std::unique_ptr<Normalizer> make_nmt() {
 std::unique_ptr<Normalizer> make_bert_normalizer(BertNormalizerOptions options) {
   Normalizers steps;
   if (options.clean_text) {
-    CodePointSet line = CodePointSet::of('\t', '\n').united(CodePointSet::of('\r'));
-    CodePointSet dropped = unicode::category("C").intersected(line.complement()).united(CodePointSet::of(0xFFFD));
-    steps.push_back(std::make_unique<Filter>(dropped, unicode::white_space()));
+    const CodePointSet spaces = unicode::white_space().intersected(unicode::bert_dropped().complement());
+    steps.push_back(std::make_unique<Filter>(unicode::bert_dropped(), spaces));
   }
   if (options.space_out_han) steps.push_back(std::make_unique<SpaceOutHan>());
   if (options.strip_accents) {
     steps.push_back(make_normal_form(NormalForm::kNfd));
-    steps.push_back(make_strip_accents());
+    steps.push_back(std::make_unique<Filter>(unicode::bert_accents(), CodePointSet()));
   }
   if (options.lowercase) steps.push_back(make_lowercase());
   return std::make_unique<StepList>(std::move(steps));

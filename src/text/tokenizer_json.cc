@@ -194,6 +194,8 @@ Status read_added(element root, TokenizerParts& parts) {
 
 Status read_parts(element root, TokenizerParts& parts) {
   if (!root.is_object()) return corrupt("expected an object");
+  // "truncation" and "padding" say how long batches are to be: they change no text's own ids, and what is longer than a
+  // model takes is refused with both numbers by who serves it.
   TRY_STATUS(read_model(root, parts));
   if (auto value = json::member(root, "normalizer")) {
     TRY_STATUS(tokenizer_json::read_normalizer(*value, parts.normalizers));

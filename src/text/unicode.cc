@@ -124,6 +124,16 @@ CodePointSet punctuation() {
   return CodePointSet(kPunctuation);
 }
 
+CodePointSet accents() {
+  return CodePointSet(kAccents);
+}
+CodePointSet bert_accents() {
+  return CodePointSet(kBertAccents);
+}
+CodePointSet bert_dropped() {
+  return CodePointSet(kBertDropped);
+}
+
 const std::vector<std::span<const char32_t>>& case_orbits() {
   static const std::vector<std::span<const char32_t>> orbits = [] {
     std::vector<std::span<const char32_t>> result;

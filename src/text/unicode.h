@@ -20,6 +20,9 @@ CodePointSet word();           ///< \w of a split rule
 CodePointSet word_of_added();  ///< what counts as a word character beside an added token with single_word
 CodePointSet numeric();        ///< the step Digits
 CodePointSet punctuation();    ///< the step Punctuation
+CodePointSet accents();        ///< what StripAccents drops
+CodePointSet bert_accents();   ///< what BertNormalizer's strip_accents drops
+CodePointSet bert_dropped();   ///< what its clean_text drops; of the rest, white space becomes a space
 CodePointSet category(std::string_view prefix);  ///< "L", "Lu", ...
 
 /// Groups of characters that match each other when case is ignored.

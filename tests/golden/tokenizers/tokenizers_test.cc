@@ -1,6 +1,6 @@
 // Goldens of every tokenizer: ids with and without special tokens, special tokens not parsed, decoding, streaming.
-// Nine small tokenizers are in the repository; the real vocabularies are fetched, and skip by name where they are not.
-// Of their goldens every second line is kept here; VERNIER_TOKENIZER_GOLDENS names a folder with all.
+// Eleven small tokenizers are in the repository; the real vocabularies are fetched, and skip by name where they are
+// not. Of their goldens every second line is kept here; VERNIER_TOKENIZER_GOLDENS names a folder with all.
 
 #include "text/tokenizer.h"
 
@@ -119,7 +119,7 @@ auto test_name = [](const testing::TestParamInfo<const char*>& info) {
 INSTANTIATE_TEST_SUITE_P(Golden, SmallTokenizer,
                          testing::Values("mini-flags", "mini-merges", "mini-ignore-merges", "mini-spm-prepend",
                                          "mini-spm-first", "mini-spm-always", "mini-spm-never", "mini-unigram",
-                                         "mini-unigram-bytes"),
+                                         "mini-unigram-bytes", "mini-wordpiece", "mini-wordpiece-cased"),
                          test_name);
 
 class FetchedTokenizer : public testing::TestWithParam<const char*> {};
@@ -137,7 +137,7 @@ TEST_P(FetchedTokenizer, EqualsHuggingFace) {
 INSTANTIATE_TEST_SUITE_P(Golden, FetchedTokenizer,
                          testing::Values("gpt2", "smollm2", "llama3", "llama4", "qwen2", "qwen35", "gpt-oss",
                                          "deepseek", "deepseek-coder", "falcon", "mpt", "command-r", "tekken", "llama2",
-                                         "mistral-v3", "phi3", "gemma3", "gemma4", "xlm-roberta", "mon"),
+                                         "mistral-v3", "phi3", "gemma3", "gemma4", "xlm-roberta", "mon", "minilm"),
                          test_name);
 
 }  // namespace
