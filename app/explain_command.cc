@@ -20,20 +20,25 @@ struct Line {
   std::string scale_origin;
 };
 
-Result<std::vector<Line>> explain(const LoadedModel& model, const ExplainFlags& flags) {
-  TRY_BIND(RunnerOptions options, flags.model.runner_options(model.decoder().spec()));
-  const std::vector<CacheSpec> caches = cache_specs(model.decoder().spec(), options.kv_type);
+/// What explains a model: its parts, where they run, and what each layer keeps.
+struct Explained {
+  const std::string& path;
+  const Backend& backend;
+  std::vector<DecoderPart> parts;
+  std::vector<CacheSpec> caches;
+};
+
+std::vector<Line> explain(const Explained& model, const ExplainFlags& flags) {
   std::vector<Line> lines;
-  for (const DecoderPart& part : model.decoder().parts()) {
+  for (const DecoderPart& part : model.parts) {
     if (flags.layer >= 0 && part.layer != flags.layer) continue;
     if (part.matrix != nullptr) {
-      for (Choice& choice : model.backend().explain_linear(*part.matrix, flags.rows)) {
+      for (Choice& choice : model.backend.explain_linear(*part.matrix, flags.rows)) {
         lines.push_back({part.layer, part.op, part.weights, std::move(choice), part.matrix->info().scale_origin});
       }
     } else {
-      const CacheSpec& cache = caches[static_cast<size_t>(part.layer)];
-      lines.push_back(
-          {part.layer, part.op, "", model.backend().explain_attend(part.attn->spec, cache, flags.rows), ""});
+      const CacheSpec& cache = model.caches[static_cast<size_t>(part.layer)];
+      lines.push_back({part.layer, part.op, "", model.backend.explain_attend(part.attn->spec, cache, flags.rows), ""});
     }
   }
   return lines;
@@ -70,13 +75,10 @@ void print_line(const Line& line) {
   }
 }
 
-Status run_explain(const ExplainFlags& flags) {
-  if (flags.rows < 1) return invalid_argument("--rows {}: expected at least 1", flags.rows);
-  TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
-  TRY_BIND(std::vector<Line> lines, explain(*model, flags));
+Status print_explained(const Explained& model, const ExplainFlags& flags) {
+  const std::vector<Line> lines = explain(model, flags);
   if (lines.empty()) {
-    return invalid_argument("--layer {}: the model has layers 0 to {}", flags.layer,
-                            model->decoder().spec().layers.size() - 1);
+    return invalid_argument("--layer {}: the model has layers 0 to {}", flags.layer, model.caches.size() - 1);
   }
   if (global_options().json) {
     nlohmann::json all = nlohmann::json::array();
@@ -84,11 +86,27 @@ Status run_explain(const ExplainFlags& flags) {
     fmt::print("{}\n", all.dump(2));
     return {};
   }
-  const Features features = model->backend().features();
-  fmt::print("{} on {}: {} kernels, {} threads, for steps of {} rows\n", model->path(), features.device, features.isa,
+  const Features features = model.backend.features();
+  fmt::print("{} on {}: {} kernels, {} threads, for steps of {} rows\n", model.path, features.device, features.isa,
              features.threads, flags.rows);
   for (const Line& line : lines) print_line(line);
   return {};
+}
+
+Status run_explain(const ExplainFlags& flags) {
+  if (flags.rows < 1) return invalid_argument("--rows {}: expected at least 1", flags.rows);
+  TRY_BIND(const bool encoder, names_encoder(flags.model));
+  if (encoder) {
+    TRY_BIND(std::unique_ptr<LoadedEncoder> model, load_encoder_for(flags.model));
+    const auto layers = static_cast<size_t>(model->encoder().spec().layers);
+    return print_explained({model->path(), model->backend(), model->encoder().parts(), std::vector<CacheSpec>(layers)},
+                           flags);
+  }
+  TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
+  TRY_BIND(RunnerOptions options, flags.model.runner_options(model->decoder().spec()));
+  return print_explained({model->path(), model->backend(), model->decoder().parts(),
+                          cache_specs(model->decoder().spec(), options.kv_type)},
+                         flags);
 }
 
 }  // namespace

@@ -10,6 +10,12 @@
 namespace vernier {
 namespace {
 
+std::string describe(const std::optional<Pooling>& pooling) {
+  if (pooling == Pooling::kFirst) return "of the first token";
+  if (pooling == Pooling::kLast) return "of the last token";
+  return "the mean of all tokens";
+}
+
 /// "12 of 18 layers: window 512": layers that attend alike, counted.
 std::string describe_windows(const DecoderSpec& spec) {
   std::map<int, int> windows;  // 0: all positions
@@ -32,6 +38,25 @@ void print_spec(const DecoderSpec& spec) {
              spec.max_positions);
 }
 
+void print_spec(const EncoderSpec& spec, const EmbeddingDefaults& said) {
+  fmt::print("model        {}, an encoder of {} layers, hidden {}, feed-forward {}\n", spec.family, spec.layers,
+             spec.hidden, spec.ffn);
+  fmt::print("attention    {} heads of {}; all tokens see each other\n", spec.attn.heads, spec.attn.head_dim);
+  fmt::print("vocabulary   {} tokens; {} positions, inputs of at most {}\n", spec.vocab, spec.max_positions,
+             said.max_tokens.value_or(static_cast<int32_t>(spec.max_positions)));
+  fmt::print("embeddings   {}\n", said.refusal ? "cannot be made: " + said.refusal->to_string()
+                                               : fmt::format("{} numbers, {}", spec.hidden, describe(said.pooling)));
+}
+
+nlohmann::json to_json(const EncoderSpec& spec, const EmbeddingDefaults& said) {
+  nlohmann::json all = {{"family", spec.family},    {"encoder", true},          {"hidden", spec.hidden},
+                        {"vocab", spec.vocab},      {"layers", spec.layers},    {"max_positions", spec.max_positions},
+                        {"feed_forward", spec.ffn}, {"heads", spec.attn.heads}, {"head_dim", spec.attn.head_dim}};
+  all["pooling"] = describe(said.pooling);
+  all["max_tokens"] = said.max_tokens ? nlohmann::json(*said.max_tokens) : nlohmann::json(nullptr);
+  return all;
+}
+
 nlohmann::json to_json(const DecoderSpec& spec) {
   nlohmann::json layers = nlohmann::json::array();
   for (const LayerSpec& layer : spec.layers) {
@@ -51,6 +76,12 @@ nlohmann::json to_json(const DecoderSpec& spec) {
           {"layers", std::move(layers)}};
 }
 
+/// An error where the model is no encoder, too.
+Result<EncoderSpec> read_encoder_spec(const Checkpoint& checkpoint) {
+  TRY_BIND(Config config, checkpoint.config());
+  return read_encoder(config);
+}
+
 Status run_inspect(const std::string& given) {
   TRY_BIND(std::string path, find_model(given));
   TRY_BIND(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::open(path));
@@ -60,10 +91,15 @@ Status run_inspect(const std::string& given) {
     return read_decoder(config);
   };
   const Result<DecoderSpec> spec = read_spec();
+  const Result<EncoderSpec> encoder = read_encoder_spec(*checkpoint);
+  // An encoder's own error says more than that it is no decoder.
+  TRY_BIND(const bool is_one, is_encoder(path));
+  const Error refused = spec.ok() || encoder.ok() ? Error{} : is_one ? encoder.error() : spec.error();
   if (global_options().json) {
     nlohmann::json all = {{"path", path}, {"report", report.to_json()}};
     if (spec.ok()) all["model"] = to_json(*spec);
-    if (!spec.ok()) all["refused"] = spec.error().to_string();
+    if (encoder.ok()) all["model"] = to_json(*encoder, checkpoint->embedding());
+    if (!spec.ok() && !encoder.ok()) all["refused"] = refused.to_string();
     // A path may hold bytes that are no UTF-8.
     fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     return {};
@@ -71,9 +107,12 @@ Status run_inspect(const std::string& given) {
   fmt::print("{}\nformat       {}, {} in {} tensors\n", path, report.format, format_bytes(report.stored_bytes()),
              report.tensors.size());
   if (spec.ok()) print_spec(*spec);
-  if (!spec.ok()) fmt::print("model        cannot be run: {}\n", spec.error().to_string());
+  if (encoder.ok()) print_spec(*encoder, checkpoint->embedding());
+  if (!spec.ok() && !encoder.ok()) fmt::print("model        cannot be run: {}\n", refused.to_string());
   const bool has_template = checkpoint->chat_template() != nullptr;
-  fmt::print("chat         {}\n\n", has_template ? "template in the checkpoint" : "no template: plain text only");
+  if (!encoder.ok())
+    fmt::print("chat         {}\n", has_template ? "template in the checkpoint" : "no template: plain text only");
+  fmt::print("\n");
   fmt::print("{}", report.to_string());
   return {};
 }

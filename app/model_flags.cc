@@ -35,7 +35,10 @@ Result<RunnerOptions> ModelFlags::runner_options(const DecoderSpec& spec) const 
   return options;
 }
 
-Result<std::unique_ptr<LoadedModel>> load_for(const ModelFlags& flags) {
+namespace {
+
+template <class Model>
+Result<std::unique_ptr<Model>> load_as(const ModelFlags& flags) {
   TRY_BIND(std::string path, find_model(flags.model));
   LoadOptions options;
   options.backend.threads = global_options().threads;
@@ -46,7 +49,22 @@ Result<std::unique_ptr<LoadedModel>> load_for(const ModelFlags& flags) {
     if (!bar) bar.emplace("loading", state.total_bytes, ProgressUnit::kBytes);
     bar->set(state.done_bytes);
   };
-  return LoadedModel::load(path, options);
+  return Model::load(path, options);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LoadedModel>> load_for(const ModelFlags& flags) {
+  return load_as<LoadedModel>(flags);
+}
+
+Result<std::unique_ptr<LoadedEncoder>> load_encoder_for(const ModelFlags& flags) {
+  return load_as<LoadedEncoder>(flags);
+}
+
+Result<bool> names_encoder(const ModelFlags& flags) {
+  TRY_BIND(std::string path, find_model(flags.model));
+  return is_encoder(path);
 }
 
 }  // namespace vernier

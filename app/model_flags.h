@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "api/loaded_encoder.h"
 #include "api/loaded_model.h"
 #include "base/result.h"
 #include "engine/sequence_runner.h"
@@ -26,5 +27,8 @@ struct ModelFlags {
 
 /// Opens MODEL, loads it with the program's threads and instruction set, and shows progress where that takes long.
 Result<std::unique_ptr<LoadedModel>> load_for(const ModelFlags& flags);
+Result<std::unique_ptr<LoadedEncoder>> load_encoder_for(const ModelFlags& flags);
+/// Whether MODEL is an encoder.
+Result<bool> names_encoder(const ModelFlags& flags);
 
 }  // namespace vernier

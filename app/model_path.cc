@@ -11,6 +11,7 @@ const std::vector<KnownModel>& known_models() {
   static const std::vector<KnownModel> models = {
       {"smollm2-135m", "SmolLM2 135M Instruct, Q4_1, 98 MB"},
       {"gemma3-270m", "Gemma 3 270M, Q4_K_M, 253 MB"},
+      {"all-minilm-l6-v2", "all-MiniLM-L6-v2, an encoder for embeddings, F32, 91 MB"},
   };
   return models;
 }

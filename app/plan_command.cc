@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "app/commands.h"
@@ -6,6 +7,8 @@
 #include "app/model_flags.h"
 #include "base/progress.h"
 #include "checkpoint/checkpoint_binder.h"
+#include "engine/engine.h"
+#include "models/encoder.h"
 #include "models/registry.h"
 #include "ops/null_backend.h"
 
@@ -42,8 +45,8 @@ struct MemoryPlan {
   }
 };
 
-/// Runs one dry step of `rows` rows and returns the most activation bytes that were alive.
-Result<int64_t> dry_run(NullBackend& backend, const Decoder& decoder, const MemoryPlan& plan) {
+/// Runs one dry step of as many rows as the plan says and returns the most activation bytes that were alive.
+Result<int64_t> dry_run(NullBackend& backend, const MemoryPlan& plan, const std::function<void(Ops&)>& forward) {
   KvLayout layout{plan.caches, std::vector<int32_t>(static_cast<size_t>(cache_classes(plan.caches)), 1),
                   plan.block_tokens};
   TRY_BIND(std::unique_ptr<KvStore> kv, backend.make_kv(layout));
@@ -54,14 +57,32 @@ Result<int64_t> dry_run(NullBackend& backend, const Decoder& decoder, const Memo
                                  {plan.block_tokens, std::span(zeros).first(1), begin, std::span(zeros).first(1)});
   std::vector<SequenceRows> sequences = {{0, plan.chunk_rows, 0}};
   ops.begin({zeros, zeros, sequences, tables, last});
-  decoder.head(ops, decoder.forward(ops));
+  forward(ops);
   return ops.peak_bytes();
+}
+
+/// An encoder caches nothing: its longest text is one step.
+Result<MemoryPlan> plan_encoder(const Checkpoint& checkpoint, Config& config) {
+  TRY_BIND(EncoderSpec spec, read_encoder(config));
+  MemoryPlan plan;
+  plan.max_positions = static_cast<int32_t>(
+      std::min<int64_t>(spec.max_positions, checkpoint.embedding().max_tokens.value_or(INT32_MAX)));
+  plan.block_tokens = EngineOptions().block_tokens;
+  plan.chunk_rows = std::max(EngineOptions().max_step_rows, plan.max_positions);
+  NullBackend backend;
+  CheckpointBinder binder(checkpoint, backend);
+  TRY_BIND(Encoder encoder, Encoder::bind(std::move(spec), binder));
+  plan.weight_bytes = backend.weight_bytes();
+  TRY_BIND(plan.step_bytes, dry_run(backend, plan, [&](Ops& ops) { encoder.forward(ops); }));
+  plan.available_bytes = read_machine().available_bytes;
+  return plan;
 }
 
 Result<MemoryPlan> make_plan(const ModelFlags& flags) {
   TRY_BIND(std::string path, find_model(flags.model));
   TRY_BIND(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::open(path));
   TRY_BIND(Config config, checkpoint->config());
+  if (names_encoder(config)) return plan_encoder(*checkpoint, config);
   TRY_BIND(DecoderSpec spec, read_decoder(config));
   TRY_BIND(RunnerOptions options, flags.runner_options(spec));
   MemoryPlan plan;
@@ -73,7 +94,7 @@ Result<MemoryPlan> make_plan(const ModelFlags& flags) {
   CheckpointBinder binder(*checkpoint, backend);
   TRY_BIND(Decoder decoder, Decoder::bind(std::move(spec), binder));
   plan.weight_bytes = backend.weight_bytes();
-  TRY_BIND(plan.step_bytes, dry_run(backend, decoder, plan));
+  TRY_BIND(plan.step_bytes, dry_run(backend, plan, [&](Ops& ops) { decoder.head(ops, decoder.forward(ops)); }));
   plan.available_bytes = read_machine().available_bytes;
   return plan;
 }

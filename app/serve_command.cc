@@ -25,7 +25,7 @@ struct ServeFlags {
   std::vector<std::string> names;
   std::vector<std::string> api_keys;
   std::string api_key_file, admin_key, admin_key_file;
-  std::string tool_parser = "auto", reasoning_parser = "auto", pooling = "last", metrics_compat = "all";
+  std::string tool_parser = "auto", reasoning_parser = "auto", pooling = "auto", metrics_compat = "all";
   std::string chat_template_file, generation_config = "auto";
   bool no_prefix_cache = false;
   bool strict = false;
@@ -105,8 +105,10 @@ void add_serving_flags(CLI::App& command, ServeFlags& flags) {
       .add_option("--reasoning-parser", flags.reasoning_parser,
                   "auto, none, or how reasoning is written: " + output_format_names())
       ->capture_default_str();
-  command.add_option("--pooling", flags.pooling, "Embeddings: last token or mean")
-      ->check(CLI::IsMember({"last", "mean"}))
+  command
+      .add_option("--pooling", flags.pooling,
+                  "Embeddings: auto (as the makers say, else last), mean of all tokens, last, or cls: the first")
+      ->check(CLI::IsMember({"auto", "mean", "last", "cls"}))
       ->capture_default_str();
   command.add_option("--chat-template", flags.chat_template_file, "File with a template instead of the model's own");
   command
@@ -150,7 +152,9 @@ Result<ServeOptions> serve_options(const ServeFlags& flags) {
   TRY_BIND(options.format, parse_format("--reasoning-parser", flags.reasoning_parser));
   TRY_BIND(options.tool_format, parse_format("--tool-call-parser", flags.tool_parser));
   options.parse_reasoning = flags.reasoning_parser != "none";
-  options.pool_mean = flags.pooling == "mean";
+  if (flags.pooling == "mean") options.pooling = Pooling::kMean;
+  if (flags.pooling == "last") options.pooling = Pooling::kLast;
+  if (flags.pooling == "cls") options.pooling = Pooling::kFirst;
   options.model_sampling = flags.generation_config == "auto";
   if (!flags.chat_template_file.empty()) {
     TRY_BIND(options.chat_template, read_text_file(flags.chat_template_file));
@@ -177,6 +181,11 @@ Result<std::shared_ptr<const ServedModel>> open_model(const ServeFlags& flags, M
   const std::string given = scripted ? flags.model.model.substr(kScriptScheme.size()) : flags.model.model;
   if (options.names.empty()) options.names = {name_of(given)};
   if (!scripted) {
+    TRY_BIND(const bool encoder, names_encoder(flags.model));
+    if (encoder) {
+      TRY_BIND(std::unique_ptr<LoadedEncoder> model, load_encoder_for(flags.model));
+      return serve_encoder(std::move(model), options);
+    }
     TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
     TRY_BIND(RunnerOptions runner, flags.model.runner_options(model->decoder().spec()));
     options.kv_type = runner.kv_type;

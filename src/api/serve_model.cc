@@ -7,8 +7,10 @@
 
 #include "api/load_tokenizer.h"
 #include "api/template_tokens.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "engine/decoder_step_runner.h"
+#include "engine/encoder_step_runner.h"
 #include "engine/scripted_step_runner.h"
 #include "grammar/grammar_compiler.h"
 #include "models/registry.h"
@@ -63,13 +65,23 @@ Result<std::shared_ptr<const ChatTemplate>> template_of(const Checkpoint& checkp
   return std::make_shared<const ChatTemplate>(std::move(parsed));
 }
 
-/// What both kinds of model have.
+RequestKind embedding_kind(Pooling pooling) {
+  if (pooling == Pooling::kMean) return RequestKind::kEmbedMean;
+  return pooling == Pooling::kFirst ? RequestKind::kEmbedFirst : RequestKind::kEmbedLast;
+}
+
+/// What all kinds of model have.
 Result<std::shared_ptr<ServedModel>> common_parts(const Checkpoint& checkpoint, const ServeOptions& options) {
   auto served = std::make_shared<ServedModel>();
   served->names = options.names;
   served->created_unix_s = now_unix_s();
   served->parse_reasoning = options.parse_reasoning;
-  served->pool_mean = options.pool_mean;
+  const EmbeddingDefaults& said = checkpoint.embedding();
+  if (said.refusal && !options.pooling) {
+    log_warning("embeddings are those of the last token, as the makers' way is not built: {}",
+                said.refusal->to_string());
+  }
+  served->embedding = embedding_kind(options.pooling.value_or(said.pooling.value_or(Pooling::kLast)));
   TRY_BIND(served->chat_template, template_of(checkpoint, options));
   if (options.model_sampling) served->sampling = advised_sampling(checkpoint.generation());
   return served;
@@ -97,6 +109,25 @@ Result<std::shared_ptr<const ServedModel>> serve_model(std::shared_ptr<const Loa
   const int32_t logits = runner->shape().vocab;
   TRY_BIND(served->grammars, make_grammars(*tokenizer, served->end_tokens, logits));
   TRY_BIND(std::unique_ptr<Engine> engine, Engine::start(std::move(runner), options.engine));
+  served->engine = std::move(engine);
+  return std::shared_ptr<const ServedModel>(std::move(served));
+}
+
+Result<std::shared_ptr<const ServedModel>> serve_encoder(std::shared_ptr<const LoadedEncoder> model,
+                                                         const ServeOptions& options) {
+  TRY_BIND(const Pooling own, model->pooling());
+  ServeOptions resolved = options;
+  resolved.pooling = options.pooling.value_or(own);
+  TRY_BIND(auto served, common_parts(model->checkpoint(), resolved));
+  served->keep = model;
+  served->generates = false;
+  served->tokenizer = std::shared_ptr<const Tokenizer>(model, &model->tokenizer());
+  served->special_tokens = template_tokens(model->checkpoint(), model->tokenizer());
+  served->fingerprint = fingerprint(
+      fmt::format("{} {} {}", model->path(), model->report().packed_bytes(), static_cast<int>(served->embedding)));
+  if (resolved.engine.context_tokens == 0) resolved.engine.context_tokens = model->max_tokens();
+  auto runner = std::make_unique<EncoderStepRunner>(model->backend(), model->encoder());
+  TRY_BIND(std::unique_ptr<Engine> engine, Engine::start(std::move(runner), resolved.engine));
   served->engine = std::move(engine);
   return std::shared_ptr<const ServedModel>(std::move(served));
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "api/loaded_encoder.h"
 #include "api/loaded_model.h"
 #include "engine/engine.h"
 #include "server/served_model.h"
@@ -19,7 +20,7 @@ struct ServeOptions {
   std::optional<OutputFormat> format;       ///< how reasoning and calls are written
   std::optional<OutputFormat> tool_format;  ///< calls alone
   bool parse_reasoning = true;
-  bool pool_mean = false;
+  std::optional<Pooling> pooling;  ///< of embeddings; else as the makers say, else the last token of a decoder
   std::optional<std::string> chat_template;  ///< its text, instead of the checkpoint's
   bool model_sampling = true;  ///< the makers' advice holds where a request is silent; else OpenAI's defaults
 };
@@ -27,6 +28,10 @@ struct ServeOptions {
 /// A loaded model behind a running engine.
 Result<std::shared_ptr<const ServedModel>> serve_model(std::shared_ptr<const LoadedModel> model,
                                                        const ServeOptions& options);
+
+/// A loaded encoder behind a running engine: embeddings, and no route that generates.
+Result<std::shared_ptr<const ServedModel>> serve_encoder(std::shared_ptr<const LoadedEncoder> model,
+                                                         const ServeOptions& options);
 
 /// The script in `file`, with the tokenizer, template and context length of the checkpoint at `tokenizer_path`; no
 /// weight is read.

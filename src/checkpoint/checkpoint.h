@@ -30,6 +30,7 @@ class Checkpoint {
   const std::vector<StoredTemplate>& chat_templates() const { return parts_.chat_templates; }
   const StoredTemplate* chat_template(std::string_view name = "default") const;  ///< null where there is none
   const GenerationDefaults& generation() const { return parts_.generation; }
+  const EmbeddingDefaults& embedding() const { return parts_.embedding; }
   /// What a person should know and need not act upon.
   const std::vector<std::string>& warnings() const { return parts_.warnings; }
 

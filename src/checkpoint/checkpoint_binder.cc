@@ -206,7 +206,7 @@ bool CheckpointBinder::has(const std::string& name) const {
   return checkpoint_.find(name + ".weight") != nullptr;
 }
 
-Status CheckpointBinder::finish() {
+Status CheckpointBinder::finish(std::span<const std::string_view> unneeded) {
   std::string scales;
   std::string biases;
   int64_t others = 0;
@@ -215,6 +215,11 @@ Status CheckpointBinder::finish() {
     if (tensor.use != TensorUse::kNotBound) continue;
     if (head_is_tied_copy_ && tensor.name == std::string(kHead) + ".weight") {
       tensor.use = TensorUse::kTiedCopy;
+      continue;
+    }
+    const bool known = std::ranges::any_of(unneeded, [&](std::string_view end) { return ends_with(tensor.name, end); });
+    if (known) {
+      tensor.use = TensorUse::kUnneeded;
       continue;
     }
     if (belongs_to_other_modality(tensor.name)) {

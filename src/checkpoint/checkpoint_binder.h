@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/load_report.h"
@@ -31,7 +33,8 @@ class CheckpointBinder final : public Binder {
   Result<LayerNorm> layer_norm(const std::string& name, int64_t size, float eps) override;
   bool has(const std::string& name) const override;
 
-  Status finish();
+  /// `unneeded` are ends of names of tensors that the model knows and does without.
+  Status finish(std::span<const std::string_view> unneeded = {});
   const LoadReport& report() const { return report_; }
 
  protected:

@@ -59,6 +59,16 @@ struct GenerationDefaults {
   std::optional<int32_t> top_k;
 };
 
+/// How one vector is made of a text's hidden states.
+enum class Pooling : uint8_t { kLast, kMean, kFirst };
+
+/// What the makers of an embedding model say, in the files of sentence-transformers. Unset where they say nothing.
+struct EmbeddingDefaults {
+  std::optional<Pooling> pooling;
+  std::optional<int32_t> max_tokens;
+  std::optional<Error> refusal;  ///< why their vectors cannot be made, though the hidden states can
+};
+
 /// All that is known of an opened checkpoint; what a format's opener makes.
 struct CheckpointParts {
   std::string path;
@@ -70,6 +80,7 @@ struct CheckpointParts {
   TokenizerSource tokenizer;
   std::vector<StoredTemplate> chat_templates;  ///< in order of precedence; names differ
   GenerationDefaults generation;
+  EmbeddingDefaults embedding;
   std::vector<std::string> warnings;
 };
 

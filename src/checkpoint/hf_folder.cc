@@ -208,6 +208,7 @@ Result<CheckpointParts> open_hf_folder(const std::string& folder) {
   TRY_BIND(parts.tokenizer, folder_tokenizer(folder));
   TRY_STATUS(add_chat_templates(folder, parts));
   TRY_STATUS(add_generation_defaults(folder, parts));
+  parts.embedding = embedding_defaults(folder);
   TRY_STATUS(add_safetensors(folder, parts));
   return parts;
 }

@@ -17,6 +17,9 @@ Status add_chat_templates(const std::string& folder, CheckpointParts& parts);
 /// End tokens and sampling advice of config.json, generation_config.json and tokenizer_config.json together.
 Status add_generation_defaults(const std::string& folder, CheckpointParts& parts);
 
+/// What modules.json, the pooling module's config.json and sentence_bert_config.json say.
+EmbeddingDefaults embedding_defaults(const std::string& folder);
+
 /// The weights of a folder: those files that model.safetensors.index.json names, else model.safetensors, else the only
 /// .safetensors file.
 Status add_safetensors(const std::string& folder, CheckpointParts& parts);

@@ -31,6 +31,8 @@ std::string_view name(TensorUse use) {
       return "vector";
     case TensorUse::kConfiguration:
       return "configuration";
+    case TensorUse::kUnneeded:
+      return "not needed";
     case TensorUse::kTiedCopy:
       return "tied copy";
   }

@@ -15,6 +15,7 @@ enum class TensorUse : uint8_t {
   kMatrix,         ///< packed by a backend
   kVector,         ///< a norm or a bias
   kConfiguration,  ///< taken in by the configuration
+  kUnneeded,       ///< known, and no answer depends on it
   kTiedCopy,       ///< the same bytes as the embedding table, which serves as the head
 };
 

@@ -51,6 +51,22 @@ int64_t tokens_in(const ModelShape& shape, const EngineOptions& options, int64_t
   return fits;
 }
 
+/// Positions that there are blocks for.
+int64_t cached_tokens(const ModelShape& shape, const EngineOptions& options) {
+  const auto keeps = [](const CacheSpec& layer) { return layer.bytes_per_token() > 0; };
+  // Blocks that hold nothing cost nothing.
+  if (std::ranges::none_of(shape.layers, keeps)) {
+    return int64_t{options.max_sequences} * (options.context_tokens + options.block_tokens);
+  }
+  if (options.cache_bytes > 0) return tokens_in(shape, options, options.cache_bytes);
+  return int64_t{kDefaultCachedContexts} * options.context_tokens;
+}
+
+/// A cell of the chunk grid that holds any prompt.
+int32_t whole_prompt_rows(const EngineOptions& options) {
+  return (options.context_tokens + options.block_tokens - 1) / options.block_tokens * options.block_tokens;
+}
+
 Status check_request(const Request& request, const ModelShape& shape) {
   if (request.prompt.empty()) return invalid_argument("the prompt is empty; at least one token is needed");
   for (int32_t token : request.prompt) {
@@ -72,6 +88,10 @@ Status resolve(const ModelShape& shape, EngineOptions& options) {
     return invalid_argument("{} running requests, expected at least 1", options.max_sequences);
   if (options.max_queue < 0) return invalid_argument("a queue of {}, expected 0 or more", options.max_queue);
   options.max_step_rows = std::max(options.max_step_rows, options.max_sequences);
+  if (shape.whole_prompts) {
+    options.max_step_rows = std::max(options.max_step_rows, whole_prompt_rows(options) + options.max_sequences - 1);
+    options.prefix_cache = false;
+  }
   return {};
 }
 
@@ -86,10 +106,8 @@ Result<std::unique_ptr<Engine>> Engine::start(std::unique_ptr<StepRunner> runner
   EngineOptions options = wanted;
   const ModelShape& shape = runner->shape();
   TRY_STATUS(resolve(shape, options));
-  const int64_t tokens = options.cache_bytes > 0 ? tokens_in(shape, options, options.cache_bytes)
-                                                 : int64_t{kDefaultCachedContexts} * options.context_tokens;
   SchedConfig config;
-  config.classes = classes_for(shape, options, tokens);
+  config.classes = classes_for(shape, options, cached_tokens(shape, options));
   options.cache_bytes = bytes_of(shape, config.classes, options.block_tokens);
   config.block_tokens = options.block_tokens;
   config.max_rows = options.max_step_rows;
@@ -98,8 +116,13 @@ Result<std::unique_ptr<Engine>> Engine::start(std::unique_ptr<StepRunner> runner
   config.context_tokens = options.context_tokens;
   config.prefix_cache = options.prefix_cache;
   config.prefill_rows_when_decoding = std::min(4 * options.block_tokens, options.max_step_rows);
+  if (shape.whole_prompts) {
+    // Chunks of a grid are computed whole or not at all. The planner counts a token of an answer behind each prompt.
+    config.chunk_grid_rows = config.prefill_rows_when_decoding = whole_prompt_rows(options);
+    ++config.context_tokens;
+  }
   TRY_BIND(std::unique_ptr<SchedState> state, SchedState::make(config));
-  options.context_tokens = state->most_tokens();
+  options.context_tokens = state->most_tokens() - (shape.whole_prompts ? 1 : 0);
 
   std::vector<int32_t> blocks;
   for (const SchedClass& cache_class : config.classes) blocks.push_back(cache_class.blocks);

@@ -134,7 +134,8 @@ void EngineLoop::add(Submission submission) {
   if (request.deadline_ns) next_deadline_ns_ = std::min(next_deadline_ns_, *request.deadline_ns);
   planned.root.tenant = request.cache_salt;
   // A root of its own: what every prompt token is computed for is not reused.
-  const bool whole_prompt = request.prompt_logprobs >= 0 || request.kind == RequestKind::kEmbedMean;
+  const bool whole_prompt = request.prompt_logprobs >= 0 || request.kind == RequestKind::kEmbedMean ||
+                            request.kind == RequestKind::kEmbedFirst;
   if (!request.reuse_prefix || whole_prompt) planned.root.adapter = ~submission.id;
   Result<SequenceId> id = state_->add(std::move(planned));
   if (!id.ok()) {
@@ -345,6 +346,10 @@ void EngineLoop::accept_hidden(const PlannedRows& rows, Sequence& member, const 
   member.hidden.resize(hidden);
   if (member.request.kind == RequestKind::kEmbedLast) {
     std::copy_n(first + static_cast<size_t>(rows.rows - 1) * hidden, hidden, member.hidden.begin());
+    return;
+  }
+  if (member.request.kind == RequestKind::kEmbedFirst) {
+    if (rows.first_position == 0) std::copy_n(first, hidden, member.hidden.begin());
     return;
   }
   const float share = 1.0F / static_cast<float>(member.prompt_tokens());

@@ -31,8 +31,9 @@ struct ScriptedAnswer {
 /// What a request wants of its tokens.
 enum class RequestKind : uint8_t {
   kGenerate,
-  kEmbedLast,  ///< the final hidden state of the last prompt token, [hidden]
-  kEmbedMean,  ///< the mean over the prompt
+  kEmbedLast,   ///< the final hidden state of the last prompt token, [hidden]
+  kEmbedMean,   ///< the mean over the prompt
+  kEmbedFirst,  ///< that of its first token
 };
 
 /// One choice to generate: tokens in, tokens out. Text (templates, stop strings, tools) is the business of who submits.

@@ -35,7 +35,8 @@ struct ModelShape {
   int32_t vocab = 0;
   int32_t hidden = 0;
   int32_t max_positions = 0;      ///< what the model was made for
-  std::vector<CacheSpec> layers;  ///< what each layer keeps; none: the model keeps nothing
+  std::vector<CacheSpec> layers;  ///< what each layer keeps; at least one, which may have no heads and keep nothing
+  bool whole_prompts = false;     ///< a prompt is computed in one step, as its rows see each other
 };
 
 /// Runs planned steps on a device. Used by the engine thread alone.

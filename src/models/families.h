@@ -1,6 +1,7 @@
 #pragma once
 
 #include "models/decoder_spec.h"
+#include "models/encoder_spec.h"
 #include "ops/config.h"
 
 namespace vernier {
@@ -13,5 +14,6 @@ Result<DecoderSpec> read_qwen2(Config& config);
 Result<DecoderSpec> read_qwen3(Config& config);
 Result<DecoderSpec> read_gemma3_text(Config& config);
 Result<DecoderSpec> read_gemma3(Config& config);
+Result<EncoderSpec> read_bert(Config& config);
 
 }  // namespace vernier

@@ -7,32 +7,6 @@
 namespace vernier {
 namespace {
 
-/// Bounds that keep every size computed from a configuration within int64, and every count within int.
-constexpr int64_t kMostColumns = int64_t{1} << 24;
-constexpr int64_t kMostLayers = 4096;
-constexpr int64_t kMostPositions = 1 << 30;  // blocks and chunks are added to positions in 32 bits
-constexpr int64_t kMostHeads = 1 << 16;
-constexpr int64_t kMostHeadDim = 1 << 14;
-
-struct Size {
-  std::string_view key;
-  std::optional<int64_t> fallback;
-  int64_t most;
-};
-
-Result<int64_t> read_size(Config& config, const Size& size) {
-  int64_t value = 0;
-  if (size.fallback) {
-    TRY_BIND(value, config.integer(size.key, *size.fallback));
-  } else {
-    TRY_BIND(value, config.integer(size.key));
-  }
-  if (value < 1 || value > size.most) {
-    return config_error(config, fmt::format("'{}' is {}, expected 1 to {}", size.key, value, size.most));
-  }
-  return value;
-}
-
 /// Where it came from, and what only training and memory keeping read.
 void ignore_origin(Config& config) {
   config.ignore({"architectures", "model_type", "transformers_version", "_name_or_path", "torch_dtype", "dtype"});
@@ -66,10 +40,27 @@ Error config_error(const Config& config, std::string message) {
   return Error{ErrorCode::kInvalidArgument, std::move(message), config.where()};
 }
 
-Result<DecoderSizes> read_sizes(Config& config, const SizeDefaults& defaults, bool tied_by_default) {
+Result<int64_t> read_size(Config& config, const ConfigSize& size) {
+  int64_t value = 0;
+  if (size.fallback) {
+    TRY_BIND(value, config.integer(size.key, *size.fallback));
+  } else {
+    TRY_BIND(value, config.integer(size.key));
+  }
+  if (value < 1 || value > size.most) {
+    return config_error(config, fmt::format("'{}' is {}, expected 1 to {}", size.key, value, size.most));
+  }
+  return value;
+}
+
+void ignore_harmless(Config& config) {
   ignore_origin(config);
   ignore_tasks(config);
   ignore_generation(config);
+}
+
+Result<DecoderSizes> read_sizes(Config& config, const SizeDefaults& defaults, bool tied_by_default) {
+  ignore_harmless(config);
   DecoderSizes sizes;
   DecoderSpec& spec = sizes.spec;
   TRY_BIND(spec.family, config.text("model_type", "?"));

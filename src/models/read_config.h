@@ -12,6 +12,24 @@ namespace vernier {
 /// Steps that every family's reader shares. Each reads its keys, checks them, and leaves the others unread so that
 /// Config::finish names them.
 
+/// Bounds that keep every size computed from a configuration within int64, and every count within int.
+inline constexpr int64_t kMostColumns = int64_t{1} << 24;
+inline constexpr int64_t kMostLayers = 4096;
+inline constexpr int64_t kMostPositions = 1 << 30;  // blocks and chunks are added to positions in 32 bits
+inline constexpr int64_t kMostHeads = 1 << 16;
+inline constexpr int64_t kMostHeadDim = 1 << 14;
+
+/// A count under `key`: 1 to `most`; required where there is no fallback.
+struct ConfigSize {
+  std::string_view key;
+  std::optional<int64_t> fallback;
+  int64_t most;
+};
+Result<int64_t> read_size(Config& config, const ConfigSize& size);
+
+/// Marks the keys that no forward pass of any family depends on.
+void ignore_harmless(Config& config);
+
 /// Values that a family assumes where the configuration has no such key; unset ones are required.
 struct SizeDefaults {
   std::optional<int64_t> vocab, hidden, ffn, layers, heads, kv_heads, head_dim, max_positions;

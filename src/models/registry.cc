@@ -24,6 +24,16 @@ constexpr std::array kFamilies = {
     Family{"qwen3", "Qwen3ForCausalLM", read_qwen3},
 };
 
+struct EncoderFamily {
+  std::string_view model_type;
+  std::string_view architecture;
+  Result<EncoderSpec> (*read)(Config&);
+};
+
+constexpr std::array kEncoders = {
+    EncoderFamily{"bert", "BertModel", read_bert},
+};
+
 struct Waiting {
   std::string_view model_type;
   std::string_view needs;
@@ -91,10 +101,9 @@ constexpr std::array kWaiting = {
     Waiting{"minicpm", "its multipliers"},
     Waiting{"minimax", "linear attention and experts"},
     Waiting{"minimax_m2", "experts"},
-    Waiting{"bert", "encoders"},
-    Waiting{"roberta", "encoders"},
-    Waiting{"xlm-roberta", "encoders"},
-    Waiting{"modernbert", "encoders"},
+    Waiting{"roberta", "positions that are counted from the padding token"},
+    Waiting{"xlm-roberta", "positions that are counted from the padding token"},
+    Waiting{"modernbert", "encoders with rope and windows"},
     Waiting{"t5", "encoders with decoders"},
     Waiting{"whisper", "sound"},
 };
@@ -122,22 +131,35 @@ Result<std::vector<std::string>> read_architectures(Config& config) {
   return names;
 }
 
-/// By model type; a configuration without one is found by its architecture.
-Result<const Family*> find_family(Config& config) {
+/// By model type; a configuration without one is found by its architecture. Null where there is none.
+template <class Families>
+Result<const typename Families::value_type*> find_among(const Families& families, Config& config) {
   TRY_BIND(std::string type, config.text("model_type", ""));
   TRY_BIND(std::vector<std::string> architectures, read_architectures(config));
-  auto names = [&](const Family& family) {
-    return std::find(architectures.begin(), architectures.end(), family.architecture) != architectures.end();
-  };
-  for (const Family& family : kFamilies) {
-    if (type.empty() ? !names(family) : family.model_type != type) continue;
-    if (!architectures.empty() && !names(family)) {
+  for (const auto& family : families) {
+    const bool named =
+        std::find(architectures.begin(), architectures.end(), family.architecture) != architectures.end();
+    if (type.empty() ? !named : family.model_type != type) continue;
+    if (!architectures.empty() && !named) {
       return Error{ErrorCode::kUnsupported,
                    fmt::format("architecture '{}' of model type '{}' is not built; expected {}", architectures[0],
                                family.model_type, family.architecture),
                    config.where()};
     }
     return &family;
+  }
+  return nullptr;
+}
+
+/// Why no decoder can be made of a configuration whose model type and architectures could be read.
+Error refusal(Config& config) {
+  const std::string type = config.text("model_type", "").value();
+  const std::vector<std::string> architectures = read_architectures(config).value();
+  if (names_encoder(config)) {
+    return Error{ErrorCode::kUnsupported,
+                 "this model is an encoder: it makes embeddings and generates no text; serve it (vernier serve) and "
+                 "ask /v1/embeddings",
+                 config.where()};
   }
   for (const Waiting& waiting : kWaiting) {
     if (waiting.model_type != type) continue;
@@ -155,11 +177,26 @@ Result<const Family*> find_family(Config& config) {
 }  // namespace
 
 Result<DecoderSpec> read_decoder(Config& config) {
-  TRY_BIND(const Family* family, find_family(config));
+  TRY_BIND(const Family* family, find_among(kFamilies, config));
+  if (family == nullptr) return refusal(config);
   TRY_BIND(DecoderSpec spec, family->read(config));
   spec.family = family->model_type;
   TRY_STATUS(config.finish());
   return spec;
+}
+
+Result<EncoderSpec> read_encoder(Config& config) {
+  TRY_BIND(const EncoderFamily* family, find_among(kEncoders, config));
+  if (family == nullptr) return Error{ErrorCode::kUnsupported, "the configuration is not an encoder's", config.where()};
+  TRY_BIND(EncoderSpec spec, family->read(config));
+  spec.family = family->model_type;
+  TRY_STATUS(config.finish());
+  return spec;
+}
+
+bool names_encoder(Config& config) {
+  const auto family = find_among(kEncoders, config);
+  return !family.ok() || *family != nullptr;
 }
 
 std::vector<std::string> supported_model_types() {

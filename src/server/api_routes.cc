@@ -1,5 +1,7 @@
 #include "server/api_routes.h"
 
+#include <fmt/format.h>
+
 #include "server/chat_route.h"
 #include "server/embeddings_route.h"
 #include "server/model_routes.h"
@@ -19,10 +21,20 @@ void add_everywhere(Router& router, const std::string& method, const std::string
   }
 }
 
+/// Why this model never does it, whatever state it is in.
+std::optional<ApiError> never_does(const ServedModel& model, std::optional<Capability> needed) {
+  if (model.generates || needed != Capability::kGeneration) return std::nullopt;
+  return ApiError::make(
+      400,
+      fmt::format("{} is an encoder: it makes embeddings (POST /v1/embeddings) and generates no text", model.name()),
+      "unsupported_parameter", "model");
+}
+
 /// Refused while the model cannot do it: see Readiness.
 RouteFunction bound(const std::shared_ptr<ApiContext>& context, Work work, std::optional<Capability> needs = {}) {
   return as_route([context, work, needs](const HttpRequest& request, const std::shared_ptr<ResponseStream>& response) {
     auto refusal = needs ? context->readiness.refusal(*needs) : context->readiness.refusal();
+    if (!refusal) refusal = never_does(*context->model, needs);
     return refusal ? refusal : work(*context, request, response);
   });
 }

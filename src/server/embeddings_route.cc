@@ -201,7 +201,7 @@ std::optional<ApiError> answer_embeddings(ApiContext& context, const HttpRequest
   for (const Prompt& prompt : *prompts) {
     if (auto refusal = check_context(model, settings, prompt.tokens.size(), "input")) return refusal;
     Request request = engine_request(model, settings, prompt, nullptr);
-    request.kind = model.pool_mean ? RequestKind::kEmbedMean : RequestKind::kEmbedLast;
+    request.kind = model.embedding;
     request.name = unique_id("embd-");
     request.fair_share_key = fair_share_key(http);
     requests.push_back(std::move(request));

@@ -4,7 +4,7 @@
 
 namespace vernier {
 
-/// POST /v1/embeddings: the model's own final state, of the last token or the mean of all, scaled to unit length.
+/// POST /v1/embeddings: the model's own final state, of one token or the mean of all, scaled to unit length.
 std::optional<ApiError> answer_embeddings(ApiContext& context, const HttpRequest& request,
                                           const std::shared_ptr<ResponseStream>& response);
 

@@ -34,9 +34,10 @@ struct ServedModel {
   OutputFormat tool_format = OutputFormat::kPlain;
   bool parse_reasoning = true;
   std::vector<int32_t> end_tokens;
-  SamplingParams sampling;                    ///< what holds where a request is silent
-  std::shared_ptr<GrammarCompiler> grammars;  ///< null: structured output is refused
-  bool pool_mean = false;                     ///< embeddings: the mean of all tokens, not the last one
+  SamplingParams sampling;                          ///< what holds where a request is silent
+  std::shared_ptr<GrammarCompiler> grammars;        ///< null: structured output is refused
+  RequestKind embedding = RequestKind::kEmbedLast;  ///< how a text's states become one vector
+  bool generates = true;                            ///< false: an encoder, which answers with embeddings alone
 
   std::shared_ptr<const ScriptedModel> script;  ///< null: a model with weights
 

@@ -59,7 +59,7 @@ Request tokens_request(const ServedModel& model) {
 
 Status probe_embeddings(const ServedModel& model, std::chrono::nanoseconds limit) {
   Request request;
-  request.kind = model.pool_mean ? RequestKind::kEmbedMean : RequestKind::kEmbedLast;
+  request.kind = model.embedding;
   return probe(model, std::move(request), limit);
 }
 
@@ -79,7 +79,7 @@ void warm_up(const ServedModel& model, Readiness& readiness, std::chrono::nanose
     log_error("warm-up: {}", ended.error().to_string());
     readiness.fail(what, ended.error().message);
   };
-  note(Capability::kGeneration, probe(model, tokens_request(model), limit));
+  if (model.generates) note(Capability::kGeneration, probe(model, tokens_request(model), limit));
   const bool scripted = model.script != nullptr;
   if (!scripted && model.engine->shape().hidden > 0) note(Capability::kEmbeddings, probe_embeddings(model, limit));
   if (!scripted && model.grammars != nullptr && GrammarCompiler::is_built())

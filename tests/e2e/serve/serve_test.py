@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""The real `vernier serve script:FILE` over real sockets, with the standard library alone.
+"""The real `vernier serve` over real sockets, of a script and of a small encoder, with the standard library alone.
 
 usage: serve_test.py VERNIER TEST_DATA
 """
 
+import base64
 import http.client
 import json
+import math
 import pathlib
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -34,16 +37,11 @@ SCRIPT = {
 CHAT = "/v1/chat/completions"
 
 
-class Server:
-    def __init__(self, folder, *flags):
-        model = folder / "model"
-        if not model.exists():
-            shutil.copytree(DATA / "models" / "llama", model)
-            shutil.copy(DATA / "tokenizers" / "mini-merges.json", model / "tokenizer.json")
-            (model / "chat_template.jinja").write_text(TEMPLATE)
-        script = folder / "tiny.json"
-        script.write_text(json.dumps({"tokenizer": str(model)} | SCRIPT))
-        command = [PROGRAM, "serve", f"script:{script}", "--port", "0", "--log-level", "info", *flags]
+class Served:
+    """A server process that was told to print its address, and what tests ask of it."""
+
+    def __init__(self, *arguments):
+        command = [PROGRAM, "serve", *arguments, "--port", "0", "--log-level", "info"]
         self.log = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
         line = self.process.stdout.readline()
@@ -58,11 +56,6 @@ class Server:
         content = response.read()
         connection.close()
         return response.status, response.headers, content
-
-    def chat(self, text, **more):
-        body = {"model": "tiny", "messages": [{"role": "user", "content": text}]} | more
-        status, headers, content = self.ask("POST", CHAT, body)
-        return status, headers, content
 
     def metric(self, name):
         text = self.ask("GET", "/metrics")[2].decode()
@@ -79,6 +72,23 @@ class Server:
         self.process.stdout.close()
         self.log.close()
         return code
+
+
+class Server(Served):
+    def __init__(self, folder, *flags):
+        model = folder / "model"
+        if not model.exists():
+            shutil.copytree(DATA / "models" / "llama", model)
+            shutil.copy(DATA / "tokenizers" / "mini-merges.json", model / "tokenizer.json")
+            (model / "chat_template.jinja").write_text(TEMPLATE)
+        script = folder / "tiny.json"
+        script.write_text(json.dumps({"tokenizer": str(model)} | SCRIPT))
+        super().__init__(f"script:{script}", *flags)
+
+    def chat(self, text, **more):
+        body = {"model": "tiny", "messages": [{"role": "user", "content": text}]} | more
+        status, headers, content = self.ask("POST", CHAT, body)
+        return status, headers, content
 
 
 class Serve(unittest.TestCase):
@@ -251,6 +261,85 @@ class Limits(unittest.TestCase):
         self.assertEqual(self.server.process.wait(30), 0)
         self.assertIn(b" 39", answers[0][2])
         self.assertTrue(answers[0][2].endswith(b"data: [DONE]\n\n"))
+
+
+class Encoder(unittest.TestCase):
+    """A small BERT folder: embeddings as sentence-transformers makes them, and no route that generates."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Served(str(DATA / "models" / "bert"), "--numerics", "exact")
+        with open(DATA / "models/bert/sentences.jsonl", encoding="utf-8") as lines:
+            cls.sentences = [json.loads(line) for line in lines]
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.server.stop() == 0
+
+    def embed(self, given, server=None, **more):
+        status, _, content = (server or self.server).ask("POST", "/v1/embeddings", {"model": "bert", "input": given} | more)
+        self.assertEqual(status, 200, content)
+        return json.loads(content)
+
+    def close(self, vector, expected):
+        self.assertEqual(len(vector), len(expected))
+        self.assertLess(max(abs(a - b) for a, b in zip(vector, expected)), 1e-5)
+
+    def test_E01_vectors_are_those_of_the_reference(self):
+        answer = self.embed([sentence["ids"] for sentence in self.sentences])
+        for item, sentence in zip(answer["data"], self.sentences):
+            self.close(item["embedding"], sentence["mean"])
+        self.assertEqual(answer["usage"]["prompt_tokens"], sum(len(s["ids"]) for s in self.sentences))
+
+    def test_E02_text_and_base64(self):
+        sentence = self.sentences[1]
+        answer = self.embed(sentence["text"], encoding_format="base64")
+        raw = base64.b64decode(answer["data"][0]["embedding"])
+        self.close(struct.unpack(f"<{len(raw) // 4}f", raw), sentence["mean"])
+
+    def test_E03_dimensions_that_the_model_was_not_made_for(self):
+        for dimensions, expected in ((24, 200), (8, 400)):
+            body = {"model": "bert", "input": "the", "dimensions": dimensions}
+            self.assertEqual(self.server.ask("POST", "/v1/embeddings", body)[0], expected)
+
+    def test_E05_many_inputs_in_one_request(self):
+        texts = [sentence["text"] for sentence in self.sentences if "[" not in sentence["text"]] * 30
+        data = self.embed(texts)["data"]
+        self.assertEqual([item["index"] for item in data], list(range(len(texts))))
+        alone = [self.embed(text)["data"][0]["embedding"] for text in texts[:5]]
+        for item, expected in zip(data, alone * 30):
+            self.close(item["embedding"], expected)
+            self.assertAlmostEqual(math.hypot(*item["embedding"]), 1, places=5)
+
+    def test_E06_a_longer_text_than_the_makers_allow(self):
+        self.assertEqual(len(self.embed("the " * 30)["data"]), 1)  # 32 tokens with both ends
+        status, _, content = self.server.ask("POST", "/v1/embeddings", {"model": "bert", "input": "the " * 31})
+        error = json.loads(content)["error"]
+        self.assertEqual((status, error["code"]), (400, "context_length_exceeded"))
+        self.assertIn("33", error["message"])
+        self.assertIn("32", error["message"])
+
+    def test_E07_routes_that_generate_say_why_not(self):
+        for path, body in ((CHAT, {"messages": [{"role": "user", "content": "hi"}]}), ("/v1/completions", {"prompt": "hi"}),
+                           ("/v1/responses", {"input": "hi"}), ("/generate", {"text": "hi"})):  # fmt: skip
+            status, _, content = self.server.ask("POST", path, {"model": "bert"} | body)
+            self.assertEqual(status, 400, path)
+            self.assertIn("encoder", json.loads(content)["error"]["message"])
+
+    def test_E08_the_other_routes_answer(self):
+        for path in ("/health", "/v1/models", "/props", "/metrics"):
+            self.assertEqual(self.server.ask("GET", path)[0], 200, path)
+        self.assertEqual(self.server.ask("GET", "/health/generate")[0], 400)
+        tokens = json.loads(self.server.ask("POST", "/tokenize", {"model": "bert", "prompt": "the unaffable"})[2])["tokens"]
+        self.assertEqual(tokens, [2, 5, 10, 11, 12, 3])
+
+    def test_E09_pooling_is_chosen(self):
+        server = Served(str(DATA / "models" / "bert"), "--numerics", "exact", "--pooling", "cls")
+        try:
+            for sentence in self.sentences:
+                self.close(self.embed([sentence["ids"]], server)["data"][0]["embedding"], sentence["cls"])
+        finally:
+            server.stop()
 
 
 if __name__ == "__main__":
