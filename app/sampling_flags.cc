@@ -3,6 +3,8 @@
 #include <charconv>
 #include <random>
 
+#include "api/serve_model.h"
+
 namespace vernier {
 namespace {
 
@@ -39,6 +41,7 @@ void SamplingFlags::add_to(CLI::App& command) {
   command.add_option("--presence-penalty", presence_penalty, "Subtracted once a token was generated");
   command.add_option("--logit-bias", logit_bias, "TOKEN_ID=BIAS, may be given often");
   command.add_option("--seed", seed, "Same seed, same answer (default: a new one each time)");
+  command.add_flag("--deterministic", deterministic, "The same answer each time, without a seed too");
   command.add_option("--sampler-dialect", dialect, "Order of the cuts: openai, sglang, llama, mlx")
       ->capture_default_str();
   command.add_option("--max-tokens", max_tokens, "Tokens to generate at most")
@@ -64,7 +67,7 @@ Result<GenerateOptions> SamplingFlags::options(const LoadedModel& model) const {
     params.logit_bias.push_back(bias);
   }
   std::random_device entropy;
-  params.seed = seed.value_or(uint64_t{entropy()} << 32 | entropy());
+  params.seed = seed.value_or(deterministic ? kFixedSeed : uint64_t{entropy()} << 32 | entropy());
   TRY_BIND(params.dialect, parse_sampler_dialect(dialect));
   TRY_STATUS(params.check(model.decoder().spec().vocab));
   options.max_tokens = max_tokens;

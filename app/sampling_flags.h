@@ -19,6 +19,7 @@ struct SamplingFlags {
   float presence_penalty = 0;
   std::vector<std::string> logit_bias;  ///< "TOKEN_ID=BIAS"
   std::optional<uint64_t> seed;         ///< none: a new one each time
+  bool deterministic = false;           ///< none: a fixed one
   std::string dialect = "openai";
   int32_t max_tokens = 512;
   std::vector<std::string> stops;

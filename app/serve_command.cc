@@ -28,6 +28,7 @@ struct ServeFlags {
   std::string tool_parser = "auto", reasoning_parser = "auto", pooling = "auto", metrics_compat = "all";
   std::string chat_template_file, generation_config = "auto";
   bool no_prefix_cache = false;
+  bool deterministic = false;
   bool strict = false;
   int grace_s = 30;
   int header_timeout_s = 10, body_timeout_s = 30, idle_timeout_s = 120, keep_alive_s = 15;
@@ -99,6 +100,7 @@ void add_serving_flags(CLI::App& command, ServeFlags& flags) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command.add_flag("--no-prefix-cache", flags.no_prefix_cache, "Computes every prompt from its start");
+  command.add_flag("--deterministic", flags.deterministic, "Equal requests get equal answers, with a seed or without");
   command.add_option("--tool-call-parser", flags.tool_parser, "How calls are written: auto, " + output_format_names())
       ->capture_default_str();
   command
@@ -155,6 +157,7 @@ Result<ServeOptions> serve_options(const ServeFlags& flags) {
   if (flags.pooling == "mean") options.pooling = Pooling::kMean;
   if (flags.pooling == "last") options.pooling = Pooling::kLast;
   if (flags.pooling == "cls") options.pooling = Pooling::kFirst;
+  options.deterministic = flags.deterministic;
   options.model_sampling = flags.generation_config == "auto";
   if (!flags.chat_template_file.empty()) {
     TRY_BIND(options.chat_template, read_text_file(flags.chat_template_file));

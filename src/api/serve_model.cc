@@ -82,6 +82,7 @@ Result<std::shared_ptr<ServedModel>> common_parts(const Checkpoint& checkpoint, 
                 said.refusal->to_string());
   }
   served->embedding = embedding_kind(options.pooling.value_or(said.pooling.value_or(Pooling::kLast)));
+  if (options.deterministic) served->seed = kFixedSeed;
   TRY_BIND(served->chat_template, template_of(checkpoint, options));
   if (options.model_sampling) served->sampling = advised_sampling(checkpoint.generation());
   return served;

@@ -12,6 +12,9 @@
 
 namespace vernier {
 
+/// What a request without a seed gets where answers are to repeat.
+inline constexpr uint64_t kFixedSeed = 42;
+
 /// How a model is served. What is not said follows from the checkpoint.
 struct ServeOptions {
   std::vector<std::string> names;  ///< at least one
@@ -22,6 +25,7 @@ struct ServeOptions {
   bool parse_reasoning = true;
   std::optional<Pooling> pooling;  ///< of embeddings; else as the makers say, else the last token of a decoder
   std::optional<std::string> chat_template;  ///< its text, instead of the checkpoint's
+  bool deterministic = false;                ///< a request without a seed gets a fixed one, so that its answer repeats
   bool model_sampling = true;  ///< the makers' advice holds where a request is silent; else OpenAI's defaults
 };
 

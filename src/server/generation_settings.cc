@@ -104,7 +104,7 @@ Status read_sampling(const Fields& fields, const ServedModel& model, GenerationS
     sampling.top_k = 1;
   }
   const auto seed = fields.integer("seed");
-  sampling.seed = seed ? static_cast<uint64_t>(*seed) : fresh_seed();
+  sampling.seed = seed ? static_cast<uint64_t>(*seed) : model.seed ? *model.seed : fresh_seed();
   if (const auto dialect = fields.text("sampler_dialect")) {
     auto parsed = parse_sampler_dialect(*dialect);
     if (!parsed.ok()) return bad_field(fields.spelling("sampler_dialect"), "{}", parsed.error().message);

@@ -31,7 +31,7 @@ struct GenerationSettings {
   std::optional<int64_t> deadline_ns;  ///< monotonic, of the whole request
 };
 
-/// Reads the fields that all generating routes share. Without a seed a new one is drawn.
+/// Reads the fields that all generating routes share. Without a seed the model's own holds, or else a new one is drawn.
 Result<GenerationSettings> read_generation(const Fields& fields, const ServedModel& model);
 
 /// Token ids of an array, each below `vocabulary`; `place` is its field.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,6 +36,7 @@ struct ServedModel {
   bool parse_reasoning = true;
   std::vector<int32_t> end_tokens;
   SamplingParams sampling;                          ///< what holds where a request is silent
+  std::optional<uint64_t> seed;                     ///< of requests that name none; empty: a new one each time
   std::shared_ptr<GrammarCompiler> grammars;        ///< null: structured output is refused
   RequestKind embedding = RequestKind::kEmbedLast;  ///< how a text's states become one vector
   bool generates = true;                            ///< false: an encoder, which answers with embeddings alone

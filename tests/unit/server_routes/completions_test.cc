@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "server/generation_settings.h"
 #include "unit/server_routes/route_fixture.h"
 
 namespace vernier {
@@ -29,6 +30,19 @@ TEST(Completions, NumberChoicesPromptByPrompt) {
   EXPECT_EQ(body["choices"][3]["text"], "aécd");
   EXPECT_TRUE(body["id"].get<std::string>().starts_with("cmpl-"));
   EXPECT_EQ(body["object"], "text_completion");
+}
+
+// --deterministic: requests that name no seed draw alike; one that is named is kept.
+TEST(Completions, WithoutASeedDrawWithTheModelsOwnIfItHasOne) {
+  RouteFixture fixture(kTextScript);
+  ServedModel model = fixture.model();
+  const auto seed_of = [&](const json& body) {
+    return read_generation(Fields::check(body, kOnChat, false).value(), model)->sampling.seed;
+  };
+  EXPECT_NE(seed_of({{"model", "tiny"}}), seed_of({{"model", "tiny"}}));
+  model.seed = 7;
+  EXPECT_EQ(seed_of({{"model", "tiny"}}), 7U);
+  EXPECT_EQ(seed_of({{"model", "tiny"}, {"seed", 5}}), 5U);
 }
 
 // C03, C04: the prompt stands before the text; offsets are characters.
