@@ -25,6 +25,7 @@ class Checkpoint {
   const CheckpointDialect& dialect() const { return parts_.dialect; }
   /// In Hugging Face spelling, whatever the format. A new one each time, as reading marks its keys.
   Result<Config> config() const;
+  const QuantPlan& plan() const { return parts_.plan; }  ///< which layers are quantised, and by which rule
   const TokenizerSource& tokenizer() const { return parts_.tokenizer; }
   /// In order of precedence: a file of its own, a named file, the tokenizer's configuration, GGUF metadata.
   const std::vector<StoredTemplate>& chat_templates() const { return parts_.chat_templates; }

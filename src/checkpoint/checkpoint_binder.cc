@@ -5,6 +5,8 @@
 #include <fmt/ranges.h>
 
 #include "checkpoint/byte_reader.h"
+#include "checkpoint/cache_scales.h"
+#include "checkpoint/scale_tensor.h"
 #include "tensor/tensor.h"
 
 namespace vernier {
@@ -13,20 +15,11 @@ namespace {
 
 constexpr std::string_view kHead = "lm_head";
 
-std::string shape(const std::vector<int64_t>& extents) {
-  return fmt::format("[{}]", fmt::join(extents, ", "));
-}
-
 std::optional<DType> dense_dtype(const StoredTensor& tensor) {
   if (tensor.codec == CodecId::kF32) return DType::kF32;
   if (tensor.codec == CodecId::kF16) return DType::kF16;
   if (tensor.codec == CodecId::kBF16) return DType::kBF16;
   return std::nullopt;
-}
-
-/// A matrix of one row loses its first extent in GGUF files.
-bool has_shape(const StoredTensor& tensor, int64_t rows, int64_t cols) {
-  return tensor.extents == std::vector{rows, cols} || (rows == 1 && tensor.extents == std::vector{cols});
 }
 
 bool ends_with(std::string_view text, std::string_view end) {
@@ -64,6 +57,7 @@ CheckpointBinder::CheckpointBinder(const Checkpoint& checkpoint, Backend& backen
   for (const TensorReport& tensor : report_.tensors) {
     if (!belongs_to_other_modality(tensor.name)) state_.total_bytes += tensor.stored_bytes;
   }
+  cache_scales_ = take_cache_scales(checkpoint, report_);
   // A head that repeats the embedding table needs no copy of its own; one that differs is the head.
   Result<Config> config = checkpoint.config();
   bool tied = config.ok() && config->boolean("tie_word_embeddings", false).ok() &&
@@ -76,68 +70,70 @@ CheckpointBinder::CheckpointBinder(const Checkpoint& checkpoint, Backend& backen
   }
 }
 
-Error CheckpointBinder::at(const StoredTensor& tensor, ErrorCode code, std::string message) const {
-  return Error{code, fmt::format("tensor {}: {}", printable(tensor.file_name), message), tensor.file->path()};
+Status CheckpointBinder::take(const StoredTensor& tensor, const std::string& bound_as, TensorUse use) {
+  TensorReport& entry = report_.tensors[static_cast<size_t>(&tensor - checkpoint_.tensors().data())];
+  if (entry.use != TensorUse::kNotBound) {
+    return tensor_error(tensor, ErrorCode::kInternal,
+                        fmt::format("bound twice, as {} and as {}", entry.bound_as, bound_as));
+  }
+  entry.use = use;
+  entry.bound_as = bound_as;
+  return {};
 }
 
-Result<CheckpointBinder::Found> CheckpointBinder::take(const std::string& name, const std::string& bound_as,
-                                                       TensorUse use) {
-  const StoredTensor* tensor = checkpoint_.find(name);
-  if (tensor == nullptr) {
+Result<StoredMatrix> CheckpointBinder::matrix(const WeightPart& part, int64_t cols, const std::string& bound_as) {
+  TRY_BIND(StoredMatrix stored, read_matrix(checkpoint_, part.name, part.rows, cols));
+  for (const StoredMatrix::Source& source : stored.sources) TRY_STATUS(take(*source.tensor, bound_as, source.use));
+  if (!checkpoint_.dialect().rope_rows_interleaved || part.rope_heads == 0) return stored;
+  if (part.rows % (2 * int64_t{part.rope_heads}) != 0) {
+    return tensor_error(*stored.sources[0].tensor, ErrorCode::kCorrupt,
+                        fmt::format("{} rows are no {} heads of rotary pairs", part.rows, part.rope_heads));
+  }
+  TRY_BIND(stored.matrix, stored.matrix.permute_rows(deinterleaved_rows(part.rows, part.rope_heads)));
+  return stored;
+}
+
+/// A rule that takes some parts of a fused weight and leaves others was written for another model, or by mistake.
+Status CheckpointBinder::check_parts(const std::vector<WeightPart>& parts) const {
+  const QuantPlan& plan = checkpoint_.plan();
+  if (plan.empty() || plan.parts_may_differ) return {};
+  const WeightDecision first = plan.decide(parts.front().name);
+  for (const WeightPart& part : parts) {
+    const WeightDecision other = plan.decide(part.name);
+    if (other.scheme.same_numbers(first.scheme)) continue;
+    return Error{ErrorCode::kCorrupt,
+                 fmt::format("{} and {} are parts of one weight, and {} has them differ: {} by {}, and {} by {}",
+                             printable(parts.front().name), printable(part.name), plan.origin, describe(first.scheme),
+                             first.rule, describe(other.scheme), other.rule),
+                 checkpoint_.path()};
+  }
+  return {};
+}
+
+Result<std::vector<float>> CheckpointBinder::vector(const std::string& name, int64_t size,
+                                                    const std::string& bound_as) {
+  const StoredTensor* found = checkpoint_.find(name);
+  if (found == nullptr) {
     return Error{
         ErrorCode::kCorrupt,
         fmt::format("tensor {} is missing, and the configuration asks for it; is the download complete?", name),
         checkpoint_.path()};
   }
-  TensorReport& entry = report_.tensors[static_cast<size_t>(tensor - checkpoint_.tensors().data())];
-  if (entry.use != TensorUse::kNotBound) {
-    return at(*tensor, ErrorCode::kInternal, fmt::format("bound twice, as {} and as {}", entry.bound_as, bound_as));
-  }
-  entry.use = use;
-  entry.bound_as = bound_as;
-  return Found{tensor, &entry};
-}
-
-Result<QTensor> CheckpointBinder::matrix(const WeightPart& part, int64_t cols, const std::string& bound_as) {
-  TRY_BIND(Found found, take(part.name + ".weight", bound_as, TensorUse::kMatrix));
-  const StoredTensor& tensor = *found.tensor;
-  if (!tensor.codec) {
-    bool needs_scale = tensor.type.rfind("F8", 0) == 0 || tensor.type.rfind("F4", 0) == 0;
-    return at(tensor, ErrorCode::kUnsupported,
-              needs_scale ? fmt::format("holds {} codes, and nothing says which scale they have", tensor.type)
-                          : fmt::format("type {} is not supported as a weight", tensor.type));
-  }
-  if (!has_shape(tensor, part.rows, cols)) {
-    return at(
-        tensor, ErrorCode::kCorrupt,
-        fmt::format("has shape {}, but the configuration asks for [{}, {}]", shape(tensor.extents), part.rows, cols));
-  }
-  QTensorParts parts{codec(*tensor.codec), part.rows, cols, tensor.data(), {}, {}, {}, tensor.file_name};
-  Result<QTensor> made = QTensor::make(std::move(parts));
-  if (!made.ok()) return at(tensor, made.error().code, made.error().message);
-  if (!checkpoint_.dialect().rope_rows_interleaved || part.rope_heads == 0) return made;
-  if (part.rows % (2 * int64_t{part.rope_heads}) != 0) {
-    return at(tensor, ErrorCode::kCorrupt,
-              fmt::format("{} rows are no {} heads of rotary pairs", part.rows, part.rope_heads));
-  }
-  return made->permute_rows(deinterleaved_rows(part.rows, part.rope_heads));
-}
-
-Result<std::vector<float>> CheckpointBinder::vector(const std::string& name, int64_t size,
-                                                    const std::string& bound_as) {
-  TRY_BIND(Found found, take(name, bound_as, TensorUse::kVector));
-  const StoredTensor& tensor = *found.tensor;
+  const StoredTensor& tensor = *found;
+  TRY_STATUS(take(tensor, bound_as, TensorUse::kVector));
   std::optional<DType> dtype = dense_dtype(tensor);
   if (!dtype) {
-    return at(tensor, ErrorCode::kUnsupported, fmt::format("type {} is not supported as a vector", tensor.type));
+    return tensor_error(tensor, ErrorCode::kUnsupported,
+                        fmt::format("type {} is not supported as a vector", tensor.type));
   }
   if (tensor.extents != std::vector{size}) {
-    return at(tensor, ErrorCode::kCorrupt,
-              fmt::format("has shape {}, but the configuration asks for [{}]", shape(tensor.extents), size));
+    return tensor_error(
+        tensor, ErrorCode::kCorrupt,
+        fmt::format("has shape {}, but the configuration asks for [{}]", shape_text(tensor.extents), size));
   }
   TRY_BIND(Shape extents, Shape::make(tensor.extents));
   TRY_BIND(Tensor dense, Tensor::make(*dtype, extents, tensor.data()));
-  state_.done_bytes += found.report->stored_bytes;
+  state_.done_bytes += static_cast<int64_t>(tensor.bytes.size());
   return dense.to_floats();
 }
 
@@ -160,18 +156,23 @@ Result<Binder::Bound> CheckpointBinder::bind_matrix(const std::vector<WeightPart
                                                     Split, PackUse use) {
   Bound bound;
   bound.name = joined_names(parts);
+  TRY_STATUS(check_parts(parts));
   std::vector<QTensor> segments;
+  std::vector<StoredMatrix::Source> sources;
   for (const WeightPart& part : parts) {
-    TRY_BIND(QTensor segment, matrix(part, cols, bound.name));
-    segments.push_back(std::move(segment));
+    TRY_BIND(StoredMatrix stored, matrix(part, cols, bound.name));
+    segments.push_back(std::move(stored.matrix));
+    sources.insert(sources.end(), stored.sources.begin(), stored.sources.end());
+    if (!stored.input_scale) continue;
+    ++input_scales_;
+    bound.input_scale = std::max(bound.input_scale.value_or(0), *stored.input_scale);
   }
   TRY_BIND(bound.matrix, backend_.pack(segments, use));
   segments.clear();
   // The backend holds its own copy: what the file's pages held is not needed again.
-  for (const WeightPart& part : parts) {
-    const StoredTensor& tensor = *checkpoint_.find(part.name + ".weight");
-    tensor.data().release_pages();
-    state_.done_bytes += static_cast<int64_t>(tensor.bytes.size());
+  for (const StoredMatrix::Source& source : sources) {
+    source.tensor->data().release_pages();
+    state_.done_bytes += static_cast<int64_t>(source.tensor->bytes.size());
   }
   if (rule == BiasRule::kRequired) {
     TRY_BIND(bound.bias, bias(parts, bound.name));
@@ -203,10 +204,27 @@ Result<LayerNorm> CheckpointBinder::layer_norm(const std::string& name, int64_t 
 
 bool CheckpointBinder::has(const std::string& name) const {
   if (name == kHead && head_is_tied_copy_) return false;
-  return checkpoint_.find(name + ".weight") != nullptr;
+  return find_codes(checkpoint_, name) != nullptr;
+}
+
+void CheckpointBinder::note_unused_scales() {
+  if (input_scales_ > 0) {
+    report_.warnings.push_back(
+        fmt::format("{} static input scales are read and not used: activations are not quantised to the checkpoint's "
+                    "type",
+                    input_scales_));
+  }
+  if (!report_.cache_scales.empty()) {
+    report_.warnings.push_back(
+        fmt::format("{} scales of a quantised KV cache are listed and not used: the cache stores numbers without a "
+                    "scale",
+                    report_.cache_scales.size()));
+  }
 }
 
 Status CheckpointBinder::finish(std::span<const std::string_view> unneeded) {
+  TRY_STATUS(cache_scales_);
+  note_unused_scales();
   std::string scales;
   std::string biases;
   int64_t others = 0;

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/load_report.h"
+#include "checkpoint/stored_matrix.h"
 #include "ops/binder.h"
 
 namespace vernier {
@@ -18,8 +18,9 @@ struct BindProgress {
   int64_t total_bytes = 0;  ///< of all tensors that can be bound
 };
 
-/// Loads the weights that a model names: finds each part, checks its shape against what the model asked, undoes the
-/// dialect's changes (row order of Q and K, folded norms), has the backend pack it, and gives the file's pages back.
+/// Loads the weights that a model names: puts each part together with its scales, checks its shape against what the
+/// model asked, undoes the dialect's changes (row order of Q and K, folded norms), has the backend pack it, and gives
+/// the file's pages back.
 ///
 /// Every tensor of the checkpoint is bound at most once. `finish` is to be called when the model has asked for
 /// everything: it refuses a left-over tensor that looks like a scale, and a bias whose matrix was bound without it. One
@@ -42,22 +43,21 @@ class CheckpointBinder final : public Binder {
                             PackUse use) override;
 
  private:
-  struct Found {
-    const StoredTensor* tensor;
-    TensorReport* report;
-  };
-
-  Result<Found> take(const std::string& name, const std::string& bound_as, TensorUse use);
-  Result<QTensor> matrix(const WeightPart& part, int64_t cols, const std::string& bound_as);
+  /// Marks a tensor as used; refuses one that already is.
+  Status take(const StoredTensor& tensor, const std::string& bound_as, TensorUse use);
+  Result<StoredMatrix> matrix(const WeightPart& part, int64_t cols, const std::string& bound_as);
+  void note_unused_scales();
+  Status check_parts(const std::vector<WeightPart>& parts) const;
   Result<std::vector<float>> vector(const std::string& name, int64_t size, const std::string& bound_as);
   Result<std::shared_ptr<const PackedVector>> bias(const std::vector<WeightPart>& parts, const std::string& bound_as);
-  Error at(const StoredTensor& tensor, ErrorCode code, std::string message) const;
 
   const Checkpoint& checkpoint_;
   Backend& backend_;
   std::function<void(const BindProgress&)> progress_;
   LoadReport report_;
   BindProgress state_;
+  Status cache_scales_;  // what was wrong with them
+  int64_t input_scales_ = 0;
   bool head_is_tied_copy_;
 };
 

@@ -10,6 +10,7 @@
 
 #include "base/file_map.h"
 #include "checkpoint/gguf.h"
+#include "checkpoint/quant_plan.h"
 #include "tensor/bytes.h"
 #include "tensor/codec.h"
 
@@ -76,6 +77,7 @@ struct CheckpointParts {
   std::vector<StoredTensor> tensors;
   nlohmann::json config;
   std::string config_origin;     ///< for messages
+  QuantPlan plan;                ///< which layers are quantised, for formats whose tensors do not say it themselves
   std::optional<Error> refusal;  ///< why no model can be built of it, though its tensors can be listed
   TokenizerSource tokenizer;
   std::vector<StoredTemplate> chat_templates;  ///< in order of precedence; names differ

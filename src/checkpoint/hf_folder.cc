@@ -5,8 +5,10 @@
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <unordered_set>
 
 #include "checkpoint/byte_reader.h"
+#include "checkpoint/quant_dialects.h"
 #include "checkpoint/strict_json.h"
 
 namespace vernier {
@@ -88,47 +90,39 @@ std::optional<double> number(const Json& tree, const char* key) {
   return value->get<double>();
 }
 
-/// A scheme in words: its method, and what tells one dialect of it from another.
-std::string describe_quantisation(const Json& scheme) {
-  std::string text;
-  for (const char* key : {"quant_method", "quant_algo", "format", "fmt", "weight_block_size", "bits", "mode",
-                          "group_size", "kv_cache_quant_algo", "kv_cache_scheme"}) {
-    auto value = scheme.find(key);
-    if (value == scheme.end() || value->is_null()) continue;
-    std::string shown = value->is_string() ? value->get<std::string>() : value->dump(-1, ' ', true);
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key, printable(shown));
+/// Names of all modules that have tensors, in file order.
+std::vector<std::string> module_names(const std::vector<StoredTensor>& tensors) {
+  std::vector<std::string> names;
+  std::unordered_set<std::string_view> seen;
+  for (const StoredTensor& tensor : tensors) {
+    const size_t dot = tensor.name.rfind('.');
+    if (dot == std::string::npos) continue;
+    std::string_view name = std::string_view(tensor.name).substr(0, dot);
+    if (seen.insert(name).second) names.emplace_back(name);
   }
-  return text.empty() ? "with no quant_method" : text;
+  return names;
+}
+
+void remove_quantisation_keys(Json& config) {
+  for (const char* key : {"quantization_config", "quantization", "compression_config"}) {
+    config.erase(key);
+    auto nested = config.find("text_config");
+    if (nested != config.end() && nested->is_object()) nested->erase(key);
+  }
 }
 
 }  // namespace
 
-std::optional<Error> quantisation_refusal(const std::string& folder, const Json& config) {
-  auto refuse = [&](const std::string& origin, const Json& scheme) {
-    bool cache_only = scheme.contains("kv_cache_scheme") && !scheme["kv_cache_scheme"].is_null() &&
-                      (!scheme.contains("quant_algo") || scheme["quant_algo"].is_null()) &&
-                      !scheme.contains("config_groups");
-    return Error{ErrorCode::kUnsupported,
-                 fmt::format("{} describes a quantised checkpoint ({}); {} cannot be loaded yet. Use the unquantised "
-                             "checkpoint or a GGUF file",
-                             origin, describe_quantisation(scheme),
-                             cache_only ? "scales of a quantised KV cache" : "this dialect"),
-                 (fs::path(folder) / "config.json").string()};
-  };
-  const Json text_config = config.value("text_config", Json());
-  for (const Json& level : {config, text_config}) {
-    if (!level.is_object()) continue;
-    for (const char* key : {"quantization_config", "quantization", "compression_config"}) {
-      auto scheme = level.find(key);
-      if (scheme == level.end() || scheme->is_null()) continue;
-      return refuse(key, scheme->is_object() ? *scheme : Json::object());
-    }
+Status add_quantisation(const std::string& folder, CheckpointParts& parts) {
+  TRY_BIND(std::vector<QuantSource> sources, find_quant_sources(folder, parts.config));
+  remove_quantisation_keys(parts.config);
+  const std::vector<std::string> modules = module_names(parts.tensors);
+  TRY_BIND(parts.plan, read_quant_plan(sources, modules));
+  for (const std::string& entry : unmatched_entries(parts.plan, modules)) {
+    parts.warnings.push_back(
+        fmt::format("{} names {}, and no module is called so", parts.plan.origin, printable(entry)));
   }
-  Result<Json> legacy = optional_json(fs::path(folder) / "hf_quant_config.json");
-  if (!legacy.ok()) return legacy.error();
-  if (legacy->is_null()) return std::nullopt;
-  Json scheme = legacy->value("quantization", Json::object());
-  return refuse("hf_quant_config.json", scheme.is_object() ? scheme : Json::object());
+  return {};
 }
 
 Result<TokenizerSource> folder_tokenizer(const std::string& folder) {
@@ -204,12 +198,12 @@ Result<CheckpointParts> open_hf_folder(const std::string& folder) {
   parts.config_origin = (fs::path(folder) / "config.json").string();
   TRY_BIND(parts.config, optional_json(parts.config_origin));
   if (!parts.config.is_object()) return not_found("{} is missing", parts.config_origin);
-  parts.refusal = quantisation_refusal(folder, parts.config);
   TRY_BIND(parts.tokenizer, folder_tokenizer(folder));
   TRY_STATUS(add_chat_templates(folder, parts));
   TRY_STATUS(add_generation_defaults(folder, parts));
   parts.embedding = embedding_defaults(folder);
   TRY_STATUS(add_safetensors(folder, parts));
+  if (Status status = add_quantisation(folder, parts); !status.ok()) parts.refusal = status.error();
   return parts;
 }
 

@@ -24,7 +24,8 @@ EmbeddingDefaults embedding_defaults(const std::string& folder);
 /// .safetensors file.
 Status add_safetensors(const std::string& folder, CheckpointParts& parts);
 
-/// The reason why a configuration's quantisation cannot be loaded yet; nullopt where it has none.
-std::optional<Error> quantisation_refusal(const std::string& folder, const nlohmann::json& config);
+/// Reads which layers are quantised, and takes the keys that say so out of the configuration, which is then the
+/// model's alone. What cannot be loaded becomes the parts' refusal.
+Status add_quantisation(const std::string& folder, CheckpointParts& parts);
 
 }  // namespace vernier

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "checkpoint/byte_reader.h"
+#include "checkpoint/stored_matrix.h"
 
 namespace vernier {
 
@@ -10,7 +11,20 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string scale_location(const StoredTensor& tensor) {
+/// "model.layers.0.mlp.up_proj" of a tensor that holds that module's numbers; empty for others.
+std::string module_of_codes(const Checkpoint& checkpoint, const StoredTensor& tensor) {
+  const size_t dot = tensor.name.rfind('.');
+  if (checkpoint.plan().empty() || dot == std::string::npos) return "";
+  std::string module = tensor.name.substr(0, dot);
+  return find_codes(checkpoint, module) == &tensor ? module : "";
+}
+
+std::string scale_location(const Checkpoint& checkpoint, const StoredTensor& tensor, const std::string& module) {
+  if (!module.empty()) {
+    std::string beside = scales_beside(checkpoint, module);
+    if (!beside.empty()) return beside;
+  }
+  if (!checkpoint.plan().empty() && looks_like_scale(tensor.name)) return "none";
   if (!tensor.codec) return "unknown";
   return codec(*tensor.codec).packing == Packing::kGgufBlock ? "in its blocks" : "none";
 }
@@ -33,6 +47,12 @@ std::string_view name(TensorUse use) {
       return "configuration";
     case TensorUse::kUnneeded:
       return "not needed";
+    case TensorUse::kScale:
+      return "scale";
+    case TensorUse::kInputScale:
+      return "input scale";
+    case TensorUse::kCacheScale:
+      return "cache scale";
     case TensorUse::kTiedCopy:
       return "tied copy";
   }
@@ -65,6 +85,7 @@ std::string LoadReport::to_string() const {
     out += fmt::format("{} {} {} {} bytes, scales {}, {}", printable(tensor.file_name), tensor.type,
                        shape(tensor.extents), tensor.stored_bytes, tensor.scales, name(tensor.use));
     if (!tensor.bound_as.empty()) out += fmt::format(" {}", printable(tensor.bound_as));
+    if (!tensor.rule.empty()) out += fmt::format(", {}", tensor.rule);
     out += '\n';
   }
   if (!weights.empty()) out += fmt::format("{} weights, {} bytes packed\n", weights.size(), packed_bytes());
@@ -72,8 +93,12 @@ std::string LoadReport::to_string() const {
     out += fmt::format("{} [{}, {}] {}, {}, {} bytes", printable(weight.name), weight.rows, weight.cols,
                        weight.packed.codec, weight.packed.layout, weight.packed.bytes);
     if (weight.packed.padding_bytes > 0) out += fmt::format(" of which {} padding", weight.packed.padding_bytes);
-    if (!weight.packed.scale_origin.empty()) out += fmt::format(", scales {}", printable(weight.packed.scale_origin));
+    if (!weight.packed.scale_origin.empty()) out += fmt::format(", scales {}", weight.packed.scale_origin);
     out += '\n';
+  }
+  for (const CacheScale& scale : cache_scales) {
+    out += fmt::format("cache scale of layer {} {} {} from {}\n", scale.layer, scale.of, fmt::join(scale.values, " "),
+                       printable(scale.origin));
   }
   for (const std::string& warning : warnings) out += fmt::format("warning: {}\n", warning);
   return out;
@@ -89,6 +114,7 @@ Json LoadReport::to_json() const {
                               {"shape", tensor.extents},
                               {"bytes", tensor.stored_bytes},
                               {"scales", tensor.scales},
+                              {"rule", tensor.rule},
                               {"use", name(tensor.use)},
                               {"bound_as", printable(tensor.bound_as)}});
   }
@@ -100,7 +126,14 @@ Json LoadReport::to_json() const {
                               {"layout", weight.packed.layout},
                               {"bytes", weight.packed.bytes},
                               {"padding_bytes", weight.packed.padding_bytes},
-                              {"scales", printable(weight.packed.scale_origin)}});
+                              {"scales", weight.packed.scale_origin}});
+  }
+  out["cache_scales"] = Json::array();
+  for (const CacheScale& scale : cache_scales) {
+    out["cache_scales"].push_back({{"layer", scale.layer},
+                                   {"of", std::string(1, scale.of)},
+                                   {"values", scale.values},
+                                   {"origin", printable(scale.origin)}});
   }
   out["warnings"] = warnings;
   return out;
@@ -117,7 +150,14 @@ LoadReport describe(const Checkpoint& checkpoint) {
     entry.type = tensor.type;
     entry.extents = tensor.extents;
     entry.stored_bytes = static_cast<int64_t>(tensor.bytes.size());
-    entry.scales = scale_location(tensor);
+    const std::string module = module_of_codes(checkpoint, tensor);
+    entry.scales = scale_location(checkpoint, tensor, module);
+    if (!module.empty()) {
+      const WeightDecision decision = checkpoint.plan().decide(module);
+      const bool is_kept = decision.only_if_stored && tensor.codec;
+      entry.rule = is_kept ? "not quantised, as its kind is by convention"
+                           : fmt::format("{} by {}", describe(decision.scheme), decision.rule);
+    }
     if (!tensor.used_by_configuration.empty()) {
       entry.use = TensorUse::kConfiguration;
       entry.bound_as = tensor.used_by_configuration;

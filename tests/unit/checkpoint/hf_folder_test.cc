@@ -163,29 +163,43 @@ TEST_F(HfFolderTest, BrokenJsonIsAnErrorThatNamesTheFile) {
 }
 
 // CKPT-8
-TEST_F(HfFolderTest, QuantisationDialectsAreRefusedByName) {
+TEST_F(HfFolderTest, QuantisationsWithoutAReaderAreRefusedByName) {
   auto refused = [&](const std::string& scheme) { return config_error(R"(,"quantization_config":)" + scheme); };
-  EXPECT_THAT(refused(R"({"quant_method":"fp8","weight_block_size":[128,128]})"),
-              AllOf(HasSubstr("quant_method fp8"), HasSubstr("weight_block_size [128,128]")));
-  EXPECT_THAT(refused(R"({"quant_method":"mxfp4"})"), HasSubstr("quant_method mxfp4"));
-  EXPECT_THAT(refused(R"({"quant_method":"compressed-tensors","format":"nvfp4-pack-quantized","config_groups":{}})"),
-              HasSubstr("format nvfp4-pack-quantized"));
   EXPECT_THAT(refused(R"({"quant_method":"bitsandbytes"})"), HasSubstr("bitsandbytes"));
   EXPECT_THAT(refused("{}"), HasSubstr("with no quant_method"));
+  EXPECT_THAT(refused("[]"), HasSubstr("quantization_config"));
   EXPECT_EQ(refused("null"), "no error");
-  EXPECT_THAT(config_error(R"(,"quantization":{"group_size":64,"bits":4})"), HasSubstr("bits 4"));
-  EXPECT_THAT(config_error(R"(,"text_config":{"quantization_config":{"quant_method":"awq"}})"), HasSubstr("awq"));
+  EXPECT_THAT(config_error(R"(,"text_config":{"quantization_config":{"quant_method":"quark"}})"), HasSubstr("quark"));
 }
 
-TEST_F(HfFolderTest, AQuantisedCacheAloneIsRefusedAsSuch) {
-  EXPECT_THAT(config_error(R"(,"quantization_config":{"quant_method":"modelopt","quant_algo":null,"ignore":["*"],)"
-                           R"("kv_cache_scheme":{"type":"float","num_bits":8}})"),
-              AllOf(HasSubstr("modelopt"), HasSubstr("KV cache")));
-}
-
-TEST_F(HfFolderTest, ALegacyQuantisationFileIsNotOverlooked) {
+// The model's configuration is read without the keys that describe its storage.
+TEST_F(HfFolderTest, AQuantisationIsReadFromEveryPlaceThatMayHoldIt) {
+  for (const char* key : {"quantization_config", "compression_config"}) {
+    EXPECT_EQ(config_error(fmt::format(R"(,"{}":{{"quant_method":"fp8"}})", key)), "no error") << key;
+    EXPECT_EQ(open()->plan().origin, key);
+    EXPECT_FALSE(open()->config()->has(key));
+  }
+  model_.write_folder(folder_, R"(,"text_config":{"quantization_config":{"quant_method":"fp8"}})");
+  EXPECT_EQ(open()->plan().origin, "text_config.quantization_config");
+  model_.write_folder(folder_);
   folder_.write("hf_quant_config.json", R"({"producer":{"name":"modelopt"},"quantization":{"quant_algo":"FP8"}})");
-  EXPECT_THAT(config_error(""), AllOf(HasSubstr("hf_quant_config.json"), HasSubstr("quant_algo FP8")));
+  EXPECT_EQ(open()->plan().origin, "hf_quant_config.json");
+}
+
+// CKPT-7
+TEST_F(HfFolderTest, TwoDescriptionsOfOneQuantisationMustAgree) {
+  folder_.write("hf_quant_config.json", R"({"producer":{"name":"modelopt"},"quantization":{"quant_algo":"FP8"}})");
+  EXPECT_EQ(config_error(R"(,"quantization_config":{"quant_method":"modelopt","quant_algo":"FP8"})"), "no error");
+  EXPECT_THAT(config_error(R"(,"quantization_config":{"quant_method":"modelopt","quant_algo":"NVFP4"})"),
+              AllOf(HasSubstr("disagree"), HasSubstr("hf_quant_config.json"), HasSubstr("self_attn")));
+  folder_.write("hf_quant_config.json", "[]");
+  EXPECT_THAT(config_error(""), HasSubstr("hf_quant_config.json"));
+}
+
+TEST_F(HfFolderTest, ListedModulesThatAreNotThereAreSaid) {
+  model_.write_folder(folder_,
+                      R"(,"quantization_config":{"quant_method":"fp8","ignored_layers":["lm_head","mlp.dwn"]})");
+  EXPECT_THAT(open()->warnings(), ElementsAre(HasSubstr("mlp.dwn")));
 }
 
 // F25

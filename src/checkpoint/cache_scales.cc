@@ -1,0 +1,121 @@
+#include "checkpoint/cache_scales.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "checkpoint/byte_reader.h"
+#include "checkpoint/scale_tensor.h"
+
+namespace vernier {
+
+namespace {
+
+struct Spelling {
+  std::string_view parent;  ///< the last component before; empty: the attention module or its "attn"
+  std::string_view last;
+  std::string_view of;
+};
+
+constexpr std::array kSpellings = {
+    Spelling{"", "k_scale", "k"},
+    Spelling{"", "v_scale", "v"},
+    Spelling{"", "kv_scale", "kv"},
+    Spelling{"", "q_scale", "q"},
+    Spelling{"", "prob_scale", "p"},
+    Spelling{"", "prob_output_scale", "p"},
+    Spelling{"k_proj", "k_scale", "k"},
+    Spelling{"v_proj", "v_scale", "v"},
+    Spelling{"k_proj", "output_scale", "k"},
+    Spelling{"v_proj", "output_scale", "v"},
+    Spelling{"q_proj", "q_scale", "q"},
+    Spelling{"q_proj", "output_scale", "q"},
+    Spelling{"qkv_proj", "k_scale", "k"},
+    Spelling{"qkv_proj", "v_scale", "v"},
+    Spelling{"qkv_proj", "q_scale", "q"},
+};
+
+bool is_attention(std::string_view component) {
+  return component == "self_attn" || component == "attn" || component == "attention" || component == "self_attention";
+}
+
+/// The number behind "layers." (or "h.", "blocks.").
+std::optional<int> layer_of(std::string_view name) {
+  for (std::string_view list : {"layers.", "blocks.", "h."}) {
+    size_t at = name.find(list);
+    if (at == std::string_view::npos || (at > 0 && name[at - 1] != '.')) continue;
+    std::string_view rest = name.substr(at + list.size());
+    int layer = 0;
+    auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), layer);
+    if (failure == std::errc() && end != rest.data() + rest.size() && *end == '.' && layer >= 0) return layer;
+  }
+  return std::nullopt;
+}
+
+std::string_view take_last(std::string_view& name) {
+  size_t dot = name.rfind('.');
+  std::string_view last = dot == std::string_view::npos ? name : name.substr(dot + 1);
+  name = dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
+  return last;
+}
+
+Result<std::vector<float>> read_values(const StoredTensor& tensor) {
+  TRY_BIND(std::vector<float> values, read_floats(tensor));
+  if (tensor.extents.size() > 1 || values.empty()) {
+    return tensor_error(
+        tensor, ErrorCode::kCorrupt,
+        fmt::format("has shape {}, expected one scale or one for each KV head", shape_text(tensor.extents)));
+  }
+  for (float value : values) {
+    if (std::isfinite(value) && value > 0) continue;
+    return tensor_error(tensor, ErrorCode::kCorrupt,
+                        fmt::format("is {}, expected a finite number above 0{}", value,
+                                    value == -1 ? " (-1 marks a scale that was never set)" : ""));
+  }
+  return values;
+}
+
+}  // namespace
+
+std::optional<CacheScaleName> parse_cache_scale(std::string_view tensor_name) {
+  std::optional<int> layer = layer_of(tensor_name);
+  if (!layer) return std::nullopt;
+  std::string_view rest = tensor_name;
+  std::string_view last = take_last(rest);
+  std::string_view parent = take_last(rest);
+  const bool of_attention = is_attention(parent);
+  for (const Spelling& spelling : kSpellings) {
+    const bool fits = spelling.parent.empty() ? of_attention : parent == spelling.parent;
+    if (fits && last == spelling.last) return CacheScaleName{*layer, spelling.of};
+  }
+  return std::nullopt;
+}
+
+Status take_cache_scales(const Checkpoint& checkpoint, LoadReport& report) {
+  for (size_t i = 0; i < checkpoint.tensors().size(); ++i) {
+    const StoredTensor& tensor = checkpoint.tensors()[i];
+    if (belongs_to_other_modality(tensor.name)) continue;
+    std::optional<CacheScaleName> name = parse_cache_scale(tensor.name);
+    if (!name) continue;
+    TRY_BIND(std::vector<float> values, read_values(tensor));
+    report.tensors[i].use = TensorUse::kCacheScale;
+    report.tensors[i].bound_as = fmt::format("layer {}", name->layer);
+    for (char of : name->of) {
+      auto known = std::find_if(report.cache_scales.begin(), report.cache_scales.end(),
+                                [&](const CacheScale& scale) { return scale.layer == name->layer && scale.of == of; });
+      if (known == report.cache_scales.end()) {
+        report.cache_scales.push_back({name->layer, of, values, tensor.file_name});
+      } else if (known->values != values) {
+        return tensor_error(tensor, ErrorCode::kCorrupt,
+                            fmt::format("scales {} of layer {} otherwise than {} does; one of them must be wrong", of,
+                                        name->layer, printable(known->origin)));
+      }
+    }
+  }
+  std::stable_sort(report.cache_scales.begin(), report.cache_scales.end(),
+                   [](const CacheScale& a, const CacheScale& b) { return a.layer < b.layer; });
+  return {};
+}
+
+}  // namespace vernier
