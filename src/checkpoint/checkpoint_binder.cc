@@ -247,8 +247,7 @@ Status CheckpointBinder::finish(std::span<const std::string_view> unneeded) {
     std::string shown = printable(tensor.file_name);
     if (looks_like_scale(tensor.name)) scales += (scales.empty() ? "" : ", ") + shown;
     if (ends_with(tensor.name, ".bias")) {
-      std::string matrix = tensor.name.substr(0, tensor.name.size() - 5) + ".weight";
-      const StoredTensor* owner = checkpoint_.find(matrix);
+      const StoredTensor* owner = find_codes(checkpoint_, tensor.name.substr(0, tensor.name.size() - 5));
       bool bound = owner != nullptr && report_.tensors[static_cast<size_t>(owner - checkpoint_.tensors().data())].use !=
                                            TensorUse::kNotBound;
       if (bound) biases += (biases.empty() ? "" : ", ") + shown;

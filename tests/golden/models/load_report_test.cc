@@ -35,6 +35,8 @@ TEST_P(GoldenLoadReport, IsAsKept) {
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenLoadReport, ::testing::ValuesIn(testing::kGoldenModels),
                          [](const auto& info) { return testing::test_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Quantised, GoldenLoadReport, ::testing::ValuesIn(testing::kQuantisedModels),
+                         [](const auto& info) { return testing::test_name(info.param); });
 
 }  // namespace
 }  // namespace vernier

@@ -107,6 +107,16 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenLogits,
                                   "_" + kCuts[std::get<2>(info.param)].name;
                          });
 
+// CKPT-11: codes and scales as their dialect means them.
+INSTANTIATE_TEST_SUITE_P(Quantised, GoldenLogits,
+                         ::testing::Combine(::testing::ValuesIn(testing::exact_backends()),
+                                            ::testing::ValuesIn(testing::kQuantisedModels),
+                                            ::testing::Range<size_t>(0, std::size(kCuts))),
+                         [](const auto& info) {
+                           return testing::test_name(std::get<0>(info.param).name + "_" + std::get<1>(info.param)) +
+                                  "_" + kCuts[std::get<2>(info.param)].name;
+                         });
+
 class GoldenGreedy : public ::testing::TestWithParam<BackendCase> {};
 
 // Greedy answers, as far as the reference's best two tokens are clearly apart.
