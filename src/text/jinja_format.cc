@@ -8,10 +8,10 @@ namespace vernier::jinja {
 
 std::string digits_of(WideInteger value, unsigned base, bool capital) {
   unsigned __int128 rest = value < 0 ? -static_cast<unsigned __int128>(value) : static_cast<unsigned __int128>(value);
+  const std::string_view marks = capital ? "0123456789ABCDEF" : "0123456789abcdef";
   std::string digits;
   do {
-    digits.insert(digits.begin(),
-                  (capital ? "0123456789ABCDEF" : "0123456789abcdef")[static_cast<size_t>(rest % base)]);
+    digits.insert(digits.begin(), marks[static_cast<size_t>(rest % base)]);
     rest /= base;
   } while (rest != 0);
   return digits;

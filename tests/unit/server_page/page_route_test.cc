@@ -26,6 +26,7 @@ class SentAnswer : public ResponseStream {
   void finish() override {}
   bool gone() const override { return false; }
   void on_gone(std::function<void()>) override {}
+  void account(std::vector<TimePart>) override {}
   const std::string& request_id() const override { return id_; }
 
   HttpResponse sent;
