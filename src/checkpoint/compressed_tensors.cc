@@ -18,6 +18,7 @@ struct GroupWeights {
   std::string strategy;
   int64_t group_size = 0;
   int block_rows = 0, block_cols = 0;
+  bool symmetric = true;
 };
 
 Status read_block_structure(Config& args, GroupWeights& weights) {
@@ -49,12 +50,15 @@ Result<GroupWeights> read_weights(Config& args) {
   TRY_BIND(weights.type, args.text("type", "int"));
   TRY_BIND(weights.group_size, args.integer("group_size", 0));
   if (weights.group_size < 0) weights.group_size = 0;  // -1: one group a row
+  if (weights.group_size > (1 << 20)) {
+    return Error{ErrorCode::kCorrupt, fmt::format("\"group_size\" is {}", weights.group_size), args.where()};
+  }
   TRY_STATUS(read_block_structure(args, weights));
   std::string implied = weights.group_size > 0 ? "group" : weights.block_rows > 0 ? "block" : "tensor";
   TRY_BIND(weights.strategy, args.text("strategy", implied));
-  TRY_BIND(bool symmetric, args.boolean("symmetric", true));
+  TRY_BIND(weights.symmetric, args.boolean("symmetric", true));
   TRY_BIND(bool dynamic, args.boolean("dynamic", false));
-  if (!symmetric && weights.type == "float") {
+  if (!weights.symmetric && weights.type == "float") {
     return Error{ErrorCode::kUnsupported, "asymmetric floating weights have no reader", args.where()};
   }
   if (dynamic) return Error{ErrorCode::kCorrupt, "weights cannot be quantised dynamically", args.where()};
@@ -64,10 +68,15 @@ Result<GroupWeights> read_weights(Config& args) {
 }
 
 /// What the numbers, their strategy and the format of the file come to.
-std::optional<WeightForm> form_of(const GroupWeights& weights) {
-  if (weights.type != "float") return std::nullopt;
+std::optional<WeightForm> form_of(const GroupWeights& weights, const std::string& format) {
   const std::string& strategy = weights.strategy;
   const bool grouped = strategy == "group" || strategy == "tensor_group";
+  if (weights.type == "int") {
+    const bool known = strategy == "tensor" || strategy == "channel" || (grouped && weights.group_size > 0);
+    if (!known || (weights.bits != 4 && weights.bits != 8)) return std::nullopt;
+    return format == "int-quantized" && weights.bits == 8 ? WeightForm::kInteger : WeightForm::kPackedInteger;
+  }
+  if (weights.type != "float") return std::nullopt;
   if (weights.bits == 8) {
     if (strategy == "tensor") return WeightForm::kFp8Tensor;
     if (strategy == "channel") return WeightForm::kFp8Channel;
@@ -84,6 +93,10 @@ std::optional<WeightForm> form_of(const GroupWeights& weights) {
 /// Whether this format keeps such weights; anything else means other bytes than those that are read.
 bool format_holds(const std::string& format, WeightForm form) {
   switch (form) {
+    case WeightForm::kPackedInteger:
+      return format == "pack-quantized";
+    case WeightForm::kInteger:
+      return format == "int-quantized";
     case WeightForm::kNvfp4:
       return format == "nvfp4-pack-quantized";
     case WeightForm::kMxfp4:
@@ -110,7 +123,7 @@ Result<std::optional<WeightScheme>> group_scheme(const std::string& name, const 
   TRY_BIND(GroupWeights weights, read_weights(reader));
   const Json own_format = group.value("format", Json());
   const std::string used = own_format.is_string() ? own_format.get<std::string>() : format;
-  std::optional<WeightForm> form = form_of(weights);
+  std::optional<WeightForm> form = form_of(weights, used);
   if (!form || (!used.empty() && !format_holds(used, *form))) {
     return unsupported(
         "{} of config_groups: {} weights of {} bits by {} (group {}) in the format \"{}\" have no reader",
@@ -123,6 +136,11 @@ Result<std::optional<WeightScheme>> group_scheme(const std::string& name, const 
   scheme.block_rows = weights.block_rows;
   scheme.block_cols = weights.block_cols;
   scheme.global_divides = global_divides;
+  if (weights.type == "int") {
+    scheme.bits = static_cast<int>(weights.bits);
+    scheme.group = static_cast<int>(weights.group_size);
+    scheme.symmetric = weights.symmetric;
+  }
   scheme.needs_input_scale = has_static_inputs(group) && *form == WeightForm::kFp8Tensor;
   return std::optional(scheme);
 }

@@ -87,7 +87,9 @@ std::optional<std::string> hf_tensor_name(const GgufFamily& family, std::string_
   if (dot == std::string_view::npos) return std::nullopt;
   std::string_view stem = gguf_name.substr(0, dot);
   std::string_view suffix = gguf_name.substr(dot);
-  if (suffix != ".weight" && suffix != ".bias") return std::nullopt;
+  // The last two belong to NVFP4, whose blocks lack a global scale.
+  constexpr std::array<std::string_view, 4> kSuffixes = {".weight", ".bias", ".scale", ".input_scale"};
+  if (std::find(kSuffixes.begin(), kSuffixes.end(), suffix) == kSuffixes.end()) return std::nullopt;
   if (auto name = look_up(kModelTensors, stem)) return fmt::format("{}{}", *name, suffix);
 
   constexpr std::string_view kLayer = "blk.";

@@ -10,7 +10,9 @@ namespace vernier {
 namespace {
 
 constexpr std::array<std::string_view, 4> kWrappers = {"model", "language_model", "text_model", "base_model"};
-constexpr size_t kLongestExpression = 2000;
+// The standard's matcher recurses once for each of an expression's states; these bounds keep that within any stack.
+constexpr size_t kLongestExpression = 500;
+constexpr int kMostRepeats = 64;
 
 bool is_wrapper(std::string_view component) {
   return std::find(kWrappers.begin(), kWrappers.end(), component) != kWrappers.end();
@@ -65,10 +67,22 @@ std::vector<std::string> spellings(std::string_view module) {
   return names;
 }
 
+/// "{2,64}" once: counts that multiply make states by the million.
+bool repeats_little(const std::string& expression) {
+  if (std::count(expression.begin(), expression.end(), '{') > 1) return false;
+  int number = 0;
+  for (size_t at = expression.find('{'); at < expression.size() && expression[at] != '}'; ++at) {
+    const bool is_digit = expression[at] >= '0' && expression[at] <= '9';
+    number = is_digit ? std::min(number * 10 + (expression[at] - '0'), kMostRepeats + 1) : 0;
+    if (number > kMostRepeats) return false;
+  }
+  return true;
+}
+
 Result<std::shared_ptr<const std::regex>> compile(const std::string& expression) {
-  if (expression.size() > kLongestExpression) {
-    return invalid_argument("an expression of {} characters; expected at most {}", expression.size(),
-                            kLongestExpression);
+  if (expression.size() > kLongestExpression || !repeats_little(expression)) {
+    return invalid_argument("\"re:{}\": expected at most {} characters and one count of at most {}",
+                            printable(expression), kLongestExpression, kMostRepeats);
   }
   auto flags = std::regex::ECMAScript;
 #ifdef __GLIBCXX__

@@ -26,6 +26,10 @@ Status read_fp8(Config& scheme, QuantPlan& plan);
 Status read_mxfp4(Config& scheme, QuantPlan& plan);
 Status read_modelopt(Config& scheme, QuantPlan& plan);
 Status read_compressed_tensors(Config& scheme, QuantPlan& plan);
+Status read_awq(Config& scheme, QuantPlan& plan);
+Status read_gptq(Config& scheme, QuantPlan& plan);
+/// `tree` is what `scheme` reads: its other keys are modules with settings of their own.
+Status read_mlx(Config& scheme, const nlohmann::json& tree, QuantPlan& plan);
 
 /// The rules of "config_groups", as compressed-tensors and ModelOpt write them. `format` is that of groups that have
 /// none of their own.

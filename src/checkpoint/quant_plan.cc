@@ -44,6 +44,13 @@ std::string describe(const WeightScheme& scheme) {
       return fmt::format("{}, groups of 32", scheme.algorithm);
     case WeightForm::kNvfp4:
       return fmt::format("{}, groups of 16", scheme.algorithm);
+    case WeightForm::kAwq:
+    case WeightForm::kGptq:
+    case WeightForm::kMlx:
+    case WeightForm::kPackedInteger:
+    case WeightForm::kInteger:
+      return fmt::format("{}, integers of {} bits, {}", scheme.algorithm, scheme.bits,
+                         scheme.group == 0 ? "a scale a row" : fmt::format("groups of {}", scheme.group));
   }
   return "?";
 }
@@ -66,6 +73,7 @@ WeightDecision QuantPlan::decide(std::string_view module) const {
   if (found == listed.end()) {
     if (std::optional<std::string> fused = fused_name(core)) found = listed.find(*fused);
   }
+  decision.only_if_stored = only_if_stored;
   if (found != listed.end()) {
     take(found->second);
     return decision;
@@ -73,10 +81,10 @@ WeightDecision QuantPlan::decide(std::string_view module) const {
   auto pattern = std::find_if(patterns.begin(), patterns.end(), [&](const auto& p) { return p.first.matches(module); });
   if (pattern != patterns.end()) {
     take(pattern->second);
-    decision.only_if_stored = is_kept_by_convention(module);
+    decision.only_if_stored = only_if_stored || is_kept_by_convention(module);
   } else if (every_linear) {
     take(*every_linear);
-    decision.only_if_stored = is_kept_by_convention(module);
+    decision.only_if_stored = only_if_stored || is_kept_by_convention(module);
   } else {
     decision.rule = fmt::format("no rule of {}", origin);
   }

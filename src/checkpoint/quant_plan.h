@@ -28,6 +28,7 @@ struct QuantPlan {
   std::vector<ModulePattern> excluded;                     ///< before all of them
   std::string excluded_key;                                ///< "modules_to_not_convert"
   bool parts_may_differ = false;                           ///< parts of a fused weight are decided one by one
+  bool only_if_stored = false;                             ///< every module without scales was left as it was
   std::optional<std::string> cache;  ///< "fp8", "nvfp4": what its cache scales were made for; "": 16 bits, said so
 
   bool empty() const { return origin.empty(); }

@@ -43,6 +43,8 @@ using Reader = Status (*)(Config&, QuantPlan&);
 Reader reader_of(const std::string& method) {
   if (method == "fp8" || method == "mxfp8" || method == "fbgemm_fp8") return read_fp8;
   if (method == "mxfp4") return read_mxfp4;
+  if (method == "awq") return read_awq;
+  if (method == "gptq") return read_gptq;
   if (method.starts_with("modelopt")) return read_modelopt;
   if (method == "compressed-tensors" || method == "compressed_tensors") return read_compressed_tensors;
   return nullptr;
@@ -160,20 +162,23 @@ Result<QuantPlan> read_quant_source(const QuantSource& source) {
   Result<std::string> named = scheme.text("quant_method", "");
   std::string method = named.ok() ? lower_case(*named) : "";
   Reader read = reader_of(method);
-  if (read == nullptr) {
+  // MLX names no method; its settings are those of a group.
+  const bool is_mlx = method.empty() && scheme.has("group_size") && scheme.has("bits");
+  if (read == nullptr && !is_mlx) {
     return Error{
         ErrorCode::kUnsupported,
-        fmt::format("{} describes a quantised checkpoint ({}); this dialect cannot be loaded. Use a checkpoint "
-                    "of another dialect (fp8, modelopt, compressed-tensors, mxfp4), an unquantised one or a "
-                    "GGUF file",
-                    source.origin, describe_source(source.scheme)),
+        fmt::format(
+            "{} describes a quantised checkpoint ({}); this dialect cannot be loaded. Use a checkpoint "
+            "of another dialect (fp8, modelopt, compressed-tensors, mxfp4, awq, gptq, mlx), an unquantised one or a "
+            "GGUF file",
+            source.origin, describe_source(source.scheme)),
         source.where};
   }
   QuantPlan plan;
   plan.origin = source.origin;
   TRY_STATUS(read_excluded(scheme, plan));
   TRY_STATUS(read_cache_algorithm(scheme, plan));
-  TRY_STATUS(read(scheme, plan));
+  TRY_STATUS(is_mlx ? read_mlx(scheme, source.scheme, plan) : read(scheme, plan));
   if (Status unread = scheme.finish(); !unread.ok()) {
     Error error = unread.error();
     error.message = fmt::format("{}: {}", source.origin, error.message);

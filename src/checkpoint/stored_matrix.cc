@@ -8,6 +8,7 @@
 
 #include "checkpoint/byte_reader.h"
 #include "checkpoint/scale_tensor.h"
+#include "checkpoint/stored_module.h"
 #include "tensor/code_tables.h"
 #include "tensor/scale_level.h"
 
@@ -15,58 +16,18 @@ namespace vernier {
 
 namespace {
 
-constexpr std::array<const char*, 4> kCodeNames = {".weight", ".weight_packed", "_blocks", ".blocks"};
+constexpr std::array<const char*, 5> kCodeNames = {".weight", ".weight_packed", ".qweight", "_blocks", ".blocks"};
+
+constexpr std::string_view kGgufNvfp4 = "NVFP4";
 
 /// Both spellings of an FP8 weight's scale multiply, whatever the second is called.
 constexpr std::array<const char*, 5> kScaleNames = {".weight_scale", ".weight_scale_inv", ".scale", "_scales",
                                                     ".scales"};
+constexpr std::array<const char*, 6> kOtherLevels = {".biases", ".qzeros",       ".weight_zero_point",
+                                                     ".g_idx",  ".weight_g_idx", ".weight_shape"};
 constexpr std::array<const char*, 2> kGlobalScaleNames = {".weight_scale_2", ".weight_global_scale"};
 
-/// A module whose tensors are put together.
-struct Module {
-  const Checkpoint& checkpoint;
-  const std::string& name;
-  int64_t rows;
-  int64_t cols;
-  const WeightScheme& scheme;
-  const StoredTensor& codes;
-  std::vector<StoredMatrix::Source> sources;
-
-  std::string origin() const {
-    std::string text = printable(codes.file_name);
-    for (size_t i = 1; i < sources.size(); ++i) {
-      if (sources[i].use != TensorUse::kScale) continue;
-      std::string_view scale = sources[i].tensor->file_name;
-      if (scale.starts_with(name)) scale.remove_prefix(name.size() + 1);
-      text += fmt::format(" x {}{}", scheme.global_divides && i == 2 ? "1/" : "", printable(scale));
-    }
-    return text;
-  }
-};
-
-/// The one of several spellings that is there. Two at once are two scales, of which one would be forgotten.
-Result<const StoredTensor*> find_one(const Module& module, std::span<const char* const> names, const char* what) {
-  const StoredTensor* found = nullptr;
-  std::string expected;
-  for (const char* name : names) {
-    expected += fmt::format("{}{}", expected.empty() ? "" : " or ", name + 1);
-    const StoredTensor* tensor = module.checkpoint.find(module.name + name);
-    if (tensor == nullptr) continue;
-    if (found != nullptr) {
-      return tensor_error(*tensor, ErrorCode::kCorrupt,
-                          fmt::format("stands beside {}; expected one {}", printable(found->file_name), what));
-    }
-    found = tensor;
-  }
-  if (found == nullptr) {
-    return tensor_error(module.codes, ErrorCode::kCorrupt,
-                        fmt::format("its {} is missing: {} is {}, expected {}", what, printable(module.name),
-                                    describe(module.scheme), expected));
-  }
-  return found;
-}
-
-Result<QTensor> make_matrix(const Module& module, QTensorParts parts) {
+Result<QTensor> make_matrix(const StoredModule& module, QTensorParts parts) {
   Result<QTensor> made = QTensor::make(std::move(parts));
   if (made.ok()) return made;
   const bool of_scale = made.error().message.find("scale") != std::string::npos;
@@ -75,11 +36,14 @@ Result<QTensor> make_matrix(const Module& module, QTensorParts parts) {
 }
 
 bool holds_fp4(const StoredTensor& codes) {
-  return codes.type == "U8" || codes.type == "I8" || codes.type == "F4";
+  return codes.type == "U8" || codes.type == "I8" || codes.type == "U32" || codes.type == "F4";
 }
 
-Status check_codes(const Module& module, int64_t code_cols) {
+/// `bits` of each code.
+Status check_codes(const StoredModule& module, int bits) {
   const std::vector<int64_t>& extents = module.codes.extents;
+  const int width = module.codes.type == "F4" ? bits : module.codes.type == "U32" ? 32 : 8;
+  const int64_t code_cols = module.cols * bits / width;
   if (extents == std::vector{module.rows, code_cols}) return {};
   // gpt-oss keeps the extents of its groups: [rows, columns / 32, 16].
   if (holds_fp4(module.codes) && code_cols % 16 == 0 &&
@@ -91,7 +55,7 @@ Status check_codes(const Module& module, int64_t code_cols) {
                                   shape_text(module.codes.extents), module.rows, module.cols, module.rows, code_cols));
 }
 
-Error wrong_codes(const Module& module, const char* expected) {
+Error wrong_codes(const StoredModule& module, const char* expected) {
   const bool is_dense = module.codes.codec.has_value();
   return tensor_error(module.codes, ErrorCode::kCorrupt,
                       fmt::format("holds {} numbers, but {} is to be {}: expected {} and its scales{}",
@@ -103,9 +67,9 @@ int64_t ceil_groups(int64_t extent, int64_t group) {
   return (extent + group - 1) / group;
 }
 
-Result<QTensor> read_mxfp4(Module& module) {
+Result<QTensor> read_mxfp4(StoredModule& module) {
   if (!holds_fp4(module.codes)) return wrong_codes(module, "two codes of 4 bits in each U8");
-  TRY_STATUS(check_codes(module, module.codes.type == "F4" ? module.cols : module.cols / 2));
+  TRY_STATUS(check_codes(module, 4));
   TRY_BIND(const StoredTensor* scale, find_one(module, kScaleNames, "scale"));
   module.sources.push_back({scale, TensorUse::kScale});
   TRY_BIND(ScaleLevel level, read_e8m0_scales(*scale, {module.rows, ceil_groups(module.cols, 32), module.rows, 1}));
@@ -119,16 +83,8 @@ Result<QTensor> read_mxfp4(Module& module) {
                               module.origin()});
 }
 
-Result<QTensor> read_nvfp4(Module& module) {
-  if (!holds_fp4(module.codes)) return wrong_codes(module, "two codes of 4 bits in each U8");
-  TRY_STATUS(check_codes(module, module.codes.type == "F4" ? module.cols : module.cols / 2));
-  TRY_BIND(const StoredTensor* scale, find_one(module, std::span(kScaleNames).first(1), "scale"));
-  module.sources.push_back({scale, TensorUse::kScale});
-  if (scale->type != "F8_E4M3") {
-    return tensor_error(*scale, ErrorCode::kCorrupt,
-                        fmt::format("holds {} numbers, expected F8_E4M3: one for each 16 columns", scale->type));
-  }
-  TRY_BIND(ScaleLevel level, read_scales(*scale, {module.rows, ceil_groups(module.cols, 16), module.rows, 1}));
+/// What NVFP4's block scales are multiplied by.
+Result<float> read_global_scale(StoredModule& module) {
   const char* own_name = kGlobalScaleNames[module.scheme.global_divides ? 1 : 0];
   TRY_BIND(const StoredTensor* global, find_one(module, std::span(&own_name, 1), "global scale"));
   module.sources.push_back({global, TensorUse::kScale});
@@ -136,6 +92,26 @@ Result<QTensor> read_nvfp4(Module& module) {
   if (module.scheme.global_divides) outer = 1 / outer;
   if (!std::isfinite(outer) || outer == 0) {
     return tensor_error(*global, ErrorCode::kCorrupt, "its reciprocal is no finite number above 0");
+  }
+  return outer;
+}
+
+Result<QTensor> read_nvfp4(StoredModule& module) {
+  if (!holds_fp4(module.codes)) return wrong_codes(module, "two codes of 4 bits in each U8");
+  TRY_STATUS(check_codes(module, 4));
+  const char* scale_name = module.scheme.in_words ? ".scales" : ".weight_scale";
+  TRY_BIND(const StoredTensor* scale, find_one(module, std::span(&scale_name, 1), "scale"));
+  module.sources.push_back({scale, TensorUse::kScale});
+  // MLX has no global scale, and calls E4M3 bytes U8.
+  const bool is_mlx = module.scheme.in_words && scale->type == "U8";
+  if (scale->type != "F8_E4M3" && !is_mlx) {
+    return tensor_error(*scale, ErrorCode::kCorrupt,
+                        fmt::format("holds {} numbers, expected F8_E4M3: one for each 16 columns", scale->type));
+  }
+  TRY_BIND(ScaleLevel level, read_scales(*scale, {module.rows, ceil_groups(module.cols, 16), module.rows, 1}));
+  float outer = 1;
+  if (!is_mlx) {
+    TRY_BIND(outer, read_global_scale(module));
   }
   return make_matrix(module, {codec(CodecId::kNvfp4),
                               module.rows,
@@ -148,7 +124,8 @@ Result<QTensor> read_nvfp4(Module& module) {
 }
 
 /// FNUZ codes have their own values and NaN; they are not FN codes with another scale (0x7F, 0x80).
-Result<QTensor> from_fnuz(const Module& module, const ScaleLevel& level, const ScaleGrid& grid, int64_t block_cols) {
+Result<QTensor> from_fnuz(const StoredModule& module, const ScaleLevel& level, const ScaleGrid& grid,
+                          int64_t block_cols) {
   const auto& values = module.codes.type == "F8_E4M3FNUZ" ? kE4M3FnuzValues : kE5M2FnuzValues;
   std::vector<std::byte> bytes(static_cast<size_t>(module.rows * module.cols) * sizeof(float));
   for (int64_t row = 0; row < module.rows; ++row) {
@@ -169,22 +146,29 @@ Result<QTensor> from_fnuz(const Module& module, const ScaleLevel& level, const S
       module, {codec(CodecId::kF32), module.rows, module.cols, Bytes(std::move(bytes)), {}, {}, {}, module.origin()});
 }
 
+Codec fp8_codec(const WeightScheme& scheme, bool is_e5m2) {
+  if (scheme.form == WeightForm::kFp8Channel) return codec(is_e5m2 ? CodecId::kE5M2Channel : CodecId::kE4M3Channel);
+  if (scheme.form == WeightForm::kMxfp8) return codec(CodecId::kMxfp8);
+  if (scheme.form == WeightForm::kFp8Block) {
+    return block_codec(is_e5m2 ? CodecId::kE5M2Block : CodecId::kE4M3Block, scheme.block_rows, scheme.block_cols,
+                       ScaleType::kF32);
+  }
+  return codec(is_e5m2 ? CodecId::kE5M2Tensor : CodecId::kE4M3Tensor);
+}
+
 /// E4M3 and E5M2 of any granularity.
-Result<QTensor> read_fp8_bytes(Module& module) {
+Result<QTensor> read_fp8_bytes(StoredModule& module) {
   const WeightScheme& scheme = module.scheme;
   const bool is_fnuz = module.codes.type == "F8_E4M3FNUZ" || module.codes.type == "F8_E5M2FNUZ";
   const bool is_e5m2 = module.codes.type == "F8_E5M2";
-  if (!is_fnuz && !is_e5m2 && module.codes.type != "F8_E4M3") return wrong_codes(module, "F8_E4M3 or F8_E5M2 codes");
-  TRY_STATUS(check_codes(module, module.cols));
-  TRY_BIND(const StoredTensor* scale, find_one(module, std::span(kScaleNames).first(2), "scale"));
+  const bool in_words = scheme.in_words && module.codes.type == "U32";
+  if (!is_fnuz && !is_e5m2 && !in_words && module.codes.type != "F8_E4M3")
+    return wrong_codes(module, "F8_E4M3 or F8_E5M2 codes");
+  TRY_STATUS(check_codes(module, 8));
+  TRY_BIND(const StoredTensor* scale,
+           find_one(module, std::span(kScaleNames).subspan(in_words ? 4 : 0, in_words ? 1 : 2), "scale"));
   module.sources.push_back({scale, TensorUse::kScale});
-  Codec layout = codec(is_e5m2 ? CodecId::kE5M2Tensor : CodecId::kE4M3Tensor);
-  if (scheme.form == WeightForm::kFp8Channel) layout = codec(is_e5m2 ? CodecId::kE5M2Channel : CodecId::kE4M3Channel);
-  if (scheme.form == WeightForm::kMxfp8) layout = codec(CodecId::kMxfp8);
-  if (scheme.form == WeightForm::kFp8Block) {
-    layout = block_codec(is_e5m2 ? CodecId::kE5M2Block : CodecId::kE4M3Block, scheme.block_rows, scheme.block_cols,
-                         ScaleType::kF32);
-  }
+  Codec layout = fp8_codec(scheme, is_e5m2);
   if (scheme.form == WeightForm::kMxfp8 && (is_e5m2 || module.cols % 32 != 0)) {
     return tensor_error(module.codes, ErrorCode::kUnsupported,
                         fmt::format("MXFP8 holds {} and {} columns; expected F8_E4M3 and a multiple of 32",
@@ -211,8 +195,9 @@ Result<QTensor> read_fp8_bytes(Module& module) {
 }
 
 /// As stored: numbers, or blocks with their scales inside.
-Result<QTensor> read_dense(Module& module, const WeightDecision& decision) {
+Result<QTensor> read_dense(StoredModule& module, const WeightDecision& decision) {
   const StoredTensor& codes = module.codes;
+  if (codes.type == kGgufNvfp4 && decision.rule.empty()) return read_gguf_nvfp4(module);
   if (!codes.codec) {
     const bool needs_scale = codes.type.starts_with("F8") || codes.type.starts_with("F4");
     if (!decision.rule.empty()) {
@@ -236,7 +221,11 @@ Result<QTensor> read_dense(Module& module, const WeightDecision& decision) {
                      {codec(*codes.codec), module.rows, module.cols, codes.data(), {}, {}, {}, module.origin()});
 }
 
-Result<QTensor> read_scheme(Module& module, const WeightDecision& decision) {
+bool is_integer(WeightForm form) {
+  return form >= WeightForm::kAwq;
+}
+
+Result<QTensor> read_scheme(StoredModule& module, const WeightDecision& decision) {
   switch (module.scheme.form) {
     case WeightForm::kDense:
       return read_dense(module, decision);
@@ -245,14 +234,15 @@ Result<QTensor> read_scheme(Module& module, const WeightDecision& decision) {
     case WeightForm::kNvfp4:
       return read_nvfp4(module);
     default:
+      if (is_integer(module.scheme.form)) return read_integers(module);
       // Experts of FP4 inside an FP8 checkpoint.
-      if (module.codes.type != "F8_E4M3" && holds_fp4(module.codes)) return read_mxfp4(module);
+      if (!module.scheme.in_words && holds_fp4(module.codes)) return read_mxfp4(module);
       return read_fp8_bytes(module);
   }
 }
 
 /// A static scale of the activations, under either name; the second is stored as what to divide by.
-Result<std::optional<float>> read_input_scale(Module& module) {
+Result<std::optional<float>> read_input_scale(StoredModule& module) {
   const StoredTensor* plain = module.checkpoint.find(module.name + ".input_scale");
   const StoredTensor* inverse = module.checkpoint.find(module.name + ".input_global_scale");
   if (plain != nullptr && inverse != nullptr) {
@@ -273,6 +263,38 @@ Result<std::optional<float>> read_input_scale(Module& module) {
 
 }  // namespace
 
+std::string StoredModule::origin() const {
+  std::string text = printable(codes.file_name);
+  for (size_t i = 1; i < sources.size(); ++i) {
+    if (sources[i].use != TensorUse::kScale) continue;
+    std::string_view scale = sources[i].tensor->file_name;
+    if (scale.starts_with(name)) scale.remove_prefix(name.size() + 1);
+    text += fmt::format(" x {}{}", scheme.global_divides && i == 2 ? "1/" : "", printable(scale));
+  }
+  return text;
+}
+
+Result<const StoredTensor*> find_one(const StoredModule& module, std::span<const char* const> names, const char* what) {
+  const StoredTensor* found = nullptr;
+  std::string expected;
+  for (const char* name : names) {
+    expected += fmt::format("{}{}", expected.empty() ? "" : " or ", name + 1);
+    const StoredTensor* tensor = module.checkpoint.find(module.name + name);
+    if (tensor == nullptr) continue;
+    if (found != nullptr) {
+      return tensor_error(*tensor, ErrorCode::kCorrupt,
+                          fmt::format("stands beside {}; expected one {}", printable(found->file_name), what));
+    }
+    found = tensor;
+  }
+  if (found == nullptr) {
+    return tensor_error(module.codes, ErrorCode::kCorrupt,
+                        fmt::format("its {} is missing: {} is {}, expected {}", what, printable(module.name),
+                                    describe(module.scheme), expected));
+  }
+  return found;
+}
+
 const StoredTensor* find_codes(const Checkpoint& checkpoint, const std::string& module) {
   for (const char* name : kCodeNames) {
     if (const StoredTensor* tensor = checkpoint.find(module + name)) return tensor;
@@ -289,6 +311,7 @@ std::string scales_beside(const Checkpoint& checkpoint, const std::string& modul
   };
   add(kScaleNames);
   add(kGlobalScaleNames);
+  add(kOtherLevels);
   return found;
 }
 
@@ -303,10 +326,10 @@ Result<StoredMatrix> read_matrix(const Checkpoint& checkpoint, const std::string
   }
   WeightDecision decision = checkpoint.plan().decide(module);
   if (decision.only_if_stored && codes->codec) decision.scheme = {};
-  Module parts{checkpoint, module, rows, cols, decision.scheme, *codes, {{codes, TensorUse::kMatrix}}};
+  StoredModule parts{checkpoint, module, rows, cols, decision.scheme, *codes, {{codes, TensorUse::kMatrix}}};
   TRY_BIND(QTensor matrix, read_scheme(parts, decision));
   std::optional<float> input_scale;
-  if (decision.scheme.form != WeightForm::kDense) {
+  if (decision.scheme.form != WeightForm::kDense || codes->type == kGgufNvfp4) {
     TRY_BIND(input_scale, read_input_scale(parts));
   }
   return StoredMatrix{std::move(matrix), std::move(parts.sources), input_scale};

@@ -14,6 +14,11 @@ enum class WeightForm : uint8_t {
   kMxfp8,
   kMxfp4,
   kNvfp4,
+  kAwq,            ///< AutoAWQ's packing of 4-bit integers
+  kGptq,           ///< integers packed along the inputs
+  kMlx,            ///< integers without gaps, a scale and a minimum for each group
+  kPackedInteger,  ///< compressed-tensors: integers packed along the inputs, sign bit turned
+  kInteger,        ///< compressed-tensors: an I8 each
 };
 
 /// What a checkpoint's configuration says of a linear layer.
@@ -26,10 +31,17 @@ struct WeightScheme {
   bool global_divides = false;       ///< kNvfp4: global scales are stored as what to divide by
   bool needs_input_scale = false;    ///< activations have a static scale, which must be there
 
+  int bits = 0;                 ///< of an integer code
+  int group = 0;                ///< columns of a group of integers; 0: a whole row
+  bool symmetric = true;        ///< integers without zero points
+  bool zeros_less_one = false;  ///< kGptq: zero points are stored less one
+  bool in_words = false;        ///< FP8 and FP4 codes lie in U32, as MLX keeps them
+
   /// Whether the same bytes mean the same numbers; two tools may call one algorithm by two names.
   bool same_numbers(const WeightScheme& other) const {
     return form == other.form && block_rows == other.block_rows && block_cols == other.block_cols &&
-           global_divides == other.global_divides;
+           global_divides == other.global_divides && bits == other.bits && group == other.group &&
+           symmetric == other.symmetric && zeros_less_one == other.zeros_less_one && in_words == other.in_words;
   }
 };
 

@@ -10,6 +10,7 @@
 #include "models/decoder.h"
 #include "models/registry.h"
 #include "ops/ref_backend.h"
+#include "tensor/scalar.h"
 #include "tiny_model.h"
 
 namespace vernier {
@@ -194,7 +195,7 @@ TEST_F(CheckpointBinderTest, TypesThatCannotBeComputedWithAreRefusedByName) {
   EXPECT_THAT(gguf_matrix_error(20, std::string(18 * 16, 'x')),
               AllOf(HasSubstr("blk.0.attn_v.weight"), HasSubstr("IQ4_NL")));
   EXPECT_THAT(gguf_matrix_error(34, std::string(54 * 2, 'x')), HasSubstr("TQ1_0"));
-  EXPECT_THAT(gguf_matrix_error(40, std::string(36 * 8, 'x')), HasSubstr("NVFP4"));
+  EXPECT_THAT(gguf_matrix_error(40, std::string(36 * 8, '\x7f')), HasSubstr("NaN"));
 }
 
 TEST_F(CheckpointBinderTest, EveryGgufTypeThatIsListedBinds) {
@@ -204,6 +205,27 @@ TEST_F(CheckpointBinderTest, EveryGgufTypeThatIsListedBinds) {
     std::string zeros(size_t{512} / type->block_elements * type->block_bytes, '\0');
     EXPECT_EQ(gguf_matrix_error(id, zeros), "no error") << type->name;
   }
+}
+
+// In each group of 16 a byte holds two codes that are eight apart; a global scale stands beside the blocks.
+TEST_F(CheckpointBinderTest, Nvfp4OfGguf) {
+  std::string blocks;
+  for (int i = 0; i < 36 * 2; ++i) blocks += static_cast<char>(i % 36 < 4 ? 0x31 + i : i * 37 + 11);
+  GgufWriter writer;
+  writer.text("general.architecture", "qwen2").tensor("blk.0.attn_v.weight", {64, 2}, 40, blocks);
+  writer.f32_tensor("blk.0.attn_v.scale", {1}, {0.3f});
+  CheckpointBinder& binder = open(folder_.write("n.gguf", writer.bytes()));
+  auto bound = binder.weight<Split::kNone>({{"model.layers.0.self_attn.v_proj", 2, 0}}, 64);
+  ASSERT_TRUE(bound.ok()) << bound.error().to_string();
+  std::vector<float> expected;
+  for (int i = 0; i < 128; ++i) {
+    const size_t block = static_cast<size_t>(i / 64) * 36, group = static_cast<size_t>(i % 64 / 16);
+    const auto pair = static_cast<uint8_t>(blocks[block + 4 + group * 8 + static_cast<size_t>(i % 8)]);
+    const auto code = static_cast<uint8_t>(i % 16 < 8 ? pair & 15 : pair >> 4);
+    expected.push_back(e2m1_to_f32(code) * e4m3_to_f32(static_cast<uint8_t>(blocks[block + group])) * 0.3f);
+  }
+  EXPECT_EQ(decode(*bound->matrix), expected);
+  EXPECT_TRUE(binder.finish().ok());
 }
 
 // F13

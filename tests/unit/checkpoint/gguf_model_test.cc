@@ -208,7 +208,7 @@ TEST_F(GgufModelTest, TensorNamesHaveOneSpelling) {
   EXPECT_EQ(hf_tensor_name(llama, "blk.0.attn_q.bias"), "model.layers.0.self_attn.q_proj.bias");
   for (const char* name :
        {"blk.01.attn_q.weight", "blk..attn_q.weight", "blk.0.attn_q", "blk.0.attn_qkv.weight",
-        "blk.9999999.attn_q.weight", "x", "", "blk.", "blk.0.post_ffw_norm.weight", "blk.0.attn_q.scale"}) {
+        "blk.9999999.attn_q.weight", "x", "", "blk.", "blk.0.post_ffw_norm.weight", "blk.0.attn_q.scales"}) {
     EXPECT_EQ(hf_tensor_name(llama, name), std::nullopt) << name;
   }
 }

@@ -87,6 +87,9 @@ TEST(ModulePattern, WhatCannotBeReadIsRefused) {
   EXPECT_FALSE(ModulePattern::make("re:(").ok());
   EXPECT_FALSE(ModulePattern::make("re:[a-").ok());
   EXPECT_FALSE(ModulePattern::make("re:" + std::string(5000, 'a')).ok());
+  EXPECT_FALSE(ModulePattern::make("re:(a?){9999}").ok());
+  EXPECT_FALSE(ModulePattern::make("re:((a?){60}){60}").ok());
+  EXPECT_TRUE(ModulePattern::make(R"(re:.*layers\.\d{1,2}\..*)").ok());
 }
 
 TEST(ModulePattern, HostileExpressionsCostBoundedTime) {

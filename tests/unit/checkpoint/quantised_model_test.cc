@@ -146,6 +146,31 @@ TEST_F(QuantisedModelTest, ExclusionsHoldWithAnyWrapperAndPattern) {
   EXPECT_THAT(bind(), AllOf(HasSubstr("model.layers.1.mlp.down_proj.weight"), HasSubstr("F32")));
 }
 
+// F16
+TEST_F(QuantisedModelTest, ATiedHeadSharesTheEmbeddingWhetherItIsListedOrNot) {
+  model_ = TinyModel(true);
+  for (const char* scheme : {R"({"quant_method":"fp8"})", R"({"quant_method":"fp8","ignored_layers":["lm_head"]})"}) {
+    write(scheme, {}, R"(,"tie_word_embeddings":true)");
+    EXPECT_EQ(bind(), "no error") << scheme;
+    EXPECT_FALSE(binder_->has("lm_head"));
+  }
+}
+
+// A13: the same scales under three configurations give the same numbers.
+TEST_F(QuantisedModelTest, DialectsThatSpellOneSchemeGiveTheSameNumbers) {
+  std::vector<std::vector<float>> numbers;
+  for (const char* scheme :
+       {kFp8, R"({"quant_method":"modelopt","quant_algo":"FP8","ignore":["lm_head"]})",
+        R"({"quant_method":"compressed-tensors","format":"float-quantized","ignore":["lm_head"],"config_groups":)"
+        R"({"g":{"targets":["Linear"],"weights":{"num_bits":8,"type":"float","strategy":"tensor"}}}})"}) {
+    write(scheme);
+    ASSERT_EQ(bind(), "no error") << scheme;
+    numbers.push_back(read_matrix(*checkpoint_, "model.layers.1.mlp.down_proj", 8, 12)->matrix.decode());
+  }
+  EXPECT_EQ(numbers[0], numbers[1]);
+  EXPECT_EQ(numbers[0], numbers[2]);
+}
+
 // CKPT-6
 TEST_F(QuantisedModelTest, AScaleWithoutItsWeightStopsTheLoad) {
   extra_ = {{"model.layers.1.mlp.down_proj.weight_scale_3", {0.3f}}};
