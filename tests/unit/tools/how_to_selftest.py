@@ -36,7 +36,9 @@ class HowTo(unittest.TestCase):
         for codec in ("kQ5_1", "kQ2_K", "kQ6_K"):
             expected = {f"src/tensor/{name}" for name in ("codec.cc", "codec.h", "gguf_decode.cc", "gguf_encode.cc")}
             self.assertLessEqual(set(naming(rf"\b{codec}\b", "src/tensor/")), expected, codec)
-            self.assertLessEqual(len(naming(rf"\b{codec}\b", "src/checkpoint/")), 1, codec)
+            # Other dialects' integers are kept in some of these blocks, which is no part of adding one.
+            files = set(naming(rf"\b{codec}\b", "src/checkpoint/")) - {"src/checkpoint/integer_matrix.cc"}
+            self.assertLessEqual(len(files), 1, codec)
 
     def test_the_files_that_a_how_to_names_exist(self):
         for page in sorted((ROOT / "docs/how-to").glob("*.md")):
