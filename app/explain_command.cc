@@ -18,6 +18,7 @@ struct Line {
   std::string weights;
   Choice choice;
   std::string scale_origin;
+  std::string experts;  // which of them a row meets
 };
 
 /// What explains a model: its parts, where they run, and what each layer keeps.
@@ -33,12 +34,14 @@ std::vector<Line> explain(const Explained& model, const ExplainFlags& flags) {
   for (const DecoderPart& part : model.parts) {
     if (flags.layer >= 0 && part.layer != flags.layer) continue;
     if (part.matrix != nullptr) {
-      for (Choice& choice : model.backend.explain_linear(*part.matrix, flags.rows)) {
-        lines.push_back({part.layer, part.op, part.weights, std::move(choice), part.matrix->info().scale_origin});
+      for (Choice& choice : model.backend.explain_linear(*part.matrix, part.rows_of(flags.rows))) {
+        lines.push_back({part.layer, part.op, part.weights, std::move(choice), part.matrix->info().scale_origin,
+                         part.experts != nullptr ? part.experts->to_string() : ""});
       }
     } else {
       const CacheSpec& cache = model.caches[static_cast<size_t>(part.layer)];
-      lines.push_back({part.layer, part.op, "", model.backend.explain_attend(part.attn->spec, cache, flags.rows), ""});
+      lines.push_back(
+          {part.layer, part.op, "", model.backend.explain_attend(part.attn->spec, cache, flags.rows), "", ""});
     }
   }
   return lines;
@@ -59,6 +62,7 @@ nlohmann::json to_json(const Line& line) {
           {"kernel", line.choice.chosen().kernel},
           {"layout", line.choice.layout},
           {"scales", line.scale_origin},
+          {"experts", line.experts},
           {"candidates", candidates}};
 }
 
@@ -67,6 +71,7 @@ void print_line(const Line& line) {
   fmt::print("{}{}: {}\n    {}\n", place, line.op, line.choice.chosen().kernel, line.choice.problem.to_string());
   if (!line.choice.layout.empty()) fmt::print("    layout: {}\n", line.choice.layout);
   if (!line.weights.empty()) fmt::print("    weights: {}\n", line.weights);
+  if (!line.experts.empty()) fmt::print("    experts: {}\n", line.experts);
   if (!line.scale_origin.empty()) fmt::print("    scales: {}\n", line.scale_origin);
   for (const Candidate& c : line.choice.candidates) {
     if (c.reason.code == ReasonCode::kChosen) continue;

@@ -28,12 +28,50 @@ std::string describe_windows(const DecoderSpec& spec) {
   return text;
 }
 
+/// "23 of 24 layers: 4 of 32 experts ..., beside a dense part of 512": layers with experts, by what they have.
+std::string describe_experts(const DecoderSpec& spec) {
+  std::map<std::string, int> kinds;
+  for (const LayerSpec& layer : spec.layers) {
+    if (!layer.experts) continue;
+    std::string kind = layer.experts->to_string();
+    if (layer.shared_ffn > 0) kind += fmt::format(", beside one of width {} for all rows", layer.shared_ffn);
+    ++kinds[kind];
+  }
+  std::string text;
+  for (const auto& [kind, layers] : kinds) {
+    text += fmt::format("{}{} of {} layers: {}", text.empty() ? "" : "; ", layers, spec.layers.size(), kind);
+  }
+  return text;
+}
+
+/// What changes attention's scores beside the window, for the first layer that has it.
+std::string describe_scores(const DecoderSpec& spec) {
+  std::string text;
+  for (const LayerSpec& layer : spec.layers) {
+    if (layer.attn.sinks && text.find("sinks") == std::string::npos) text += "; sinks";
+    if (layer.attn.soft_cap > 0 && text.find("cap") == std::string::npos) {
+      text += fmt::format("; scores capped at {:g}", layer.attn.soft_cap);
+    }
+  }
+  if (spec.final_soft_cap > 0) text += fmt::format("; logits capped at {:g}", spec.final_soft_cap);
+  return text;
+}
+
+/// Of the first layer that has one; 0 where all have experts.
+int64_t dense_width(const DecoderSpec& spec) {
+  for (const LayerSpec& layer : spec.layers) {
+    if (layer.ffn > 0) return layer.ffn;
+  }
+  return 0;
+}
+
 void print_spec(const DecoderSpec& spec) {
   const AttnSpec& attn = spec.layers.front().attn;
   fmt::print("model        {}, {} layers ({}), hidden {}, feed-forward {}\n", spec.family, spec.layers.size(),
-             describe_windows(spec), spec.hidden, spec.layers.front().ffn);
-  fmt::print("attention    {} query heads on {} key-value heads of {}; {}\n", attn.heads, attn.kv_heads, attn.head_dim,
-             attn.rope.to_string());
+             describe_windows(spec), spec.hidden, dense_width(spec));
+  if (const std::string experts = describe_experts(spec); !experts.empty()) fmt::print("experts      {}\n", experts);
+  fmt::print("attention    {} query heads on {} key-value heads of {}; {}{}\n", attn.heads, attn.kv_heads,
+             attn.head_dim, attn.rope.to_string(), describe_scores(spec));
   fmt::print("vocabulary   {} tokens, {} head; made for {} positions\n", spec.vocab, spec.tied ? "tied" : "own",
              spec.max_positions);
 }
@@ -66,6 +104,9 @@ nlohmann::json to_json(const DecoderSpec& spec) {
                             {"rope", layer.attn.rope.to_string()},
                             {"feed_forward", layer.ffn}};
     entry["window"] = layer.attn.window ? nlohmann::json(*layer.attn.window) : nlohmann::json(nullptr);
+    entry["sinks"] = layer.attn.sinks;
+    entry["soft_cap"] = layer.attn.soft_cap;
+    entry["experts"] = layer.experts ? nlohmann::json(layer.experts->to_string()) : nlohmann::json(nullptr);
     layers.push_back(std::move(entry));
   }
   return {{"family", spec.family},

@@ -48,7 +48,7 @@ std::vector<KernelFallback> kernel_fallbacks(const LoadedModel& model, CodecId k
   for (const auto& [phase, rows] : {std::pair("decode", int64_t{1}), std::pair("prefill", kPrefillRows)}) {
     for (const DecoderPart& part : model.decoder().parts()) {
       if (part.matrix != nullptr) {
-        for (const Choice& choice : model.backend().explain_linear(*part.matrix, rows))
+        for (const Choice& choice : model.backend().explain_linear(*part.matrix, part.rows_of(rows)))
           count_choice(choice, phase, counts);
       } else {
         const CacheSpec& cache = caches[static_cast<size_t>(part.layer)];

@@ -73,27 +73,27 @@ int64_t LoadedModel::weight_bytes() const {
   std::set<const PackedMatrix*> matrices;
   int64_t bytes = 0;
   for (const DecoderPart& part : decoder_->parts()) {
-    if (part.matrix != nullptr && matrices.insert(part.matrix).second) bytes += part.matrix->info().bytes;
+    if (part.matrix != nullptr && matrices.insert(part.matrix).second) bytes += part.alike * part.matrix->info().bytes;
   }
   return bytes;
 }
 
 int64_t LoadedModel::bytes_read_per_token() const {
-  int64_t bytes = 0;
+  double bytes = 0;
   for (const DecoderPart& part : decoder_->parts()) {
-    if (part.matrix != nullptr && part.op != "embed") bytes += part.matrix->info().bytes;
+    if (part.matrix == nullptr || part.op == "embed") continue;
+    bytes += part.matrices_of_row() * static_cast<double>(part.matrix->info().bytes);
   }
-  return bytes;
+  return static_cast<int64_t>(bytes);
 }
 
 int64_t LoadedModel::product_parameters() const {
-  int64_t parameters = 0;
+  double parameters = 0;
   for (const DecoderPart& part : decoder_->parts()) {
-    if (part.matrix != nullptr && part.op != "embed" && part.op != "head") {
-      parameters += part.matrix->rows() * part.matrix->cols();
-    }
+    if (part.matrix == nullptr || part.op == "embed" || part.op == "head") continue;
+    parameters += part.matrices_of_row() * static_cast<double>(part.matrix->rows() * part.matrix->cols());
   }
-  return parameters;
+  return static_cast<int64_t>(parameters);
 }
 
 }  // namespace vernier

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "checkpoint/byte_reader.h"
+#include "checkpoint/expert_stacks.h"
 #include "checkpoint/gguf_parts.h"
 #include "checkpoint/hf_folder.h"
 
@@ -46,6 +47,7 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path) {
     parts = open_gguf_checkpoint(path);
   }
   if (!parts.ok()) return std::move(parts).error();
+  take_expert_stacks_apart(parts->tensors);
   std::unique_ptr<Checkpoint> checkpoint(new Checkpoint(std::move(parts).value()));
   TRY_STATUS(checkpoint->index_tensors());
   return checkpoint;

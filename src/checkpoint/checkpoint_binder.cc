@@ -26,6 +26,20 @@ bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
+/// A copy of dense numbers with rows and columns exchanged.
+Result<QTensor> transposed_dense(const QTensor& from) {
+  const QTensor::View view = from.view();
+  const auto rows = static_cast<size_t>(view.rows), cols = static_cast<size_t>(view.cols);
+  const size_t size = view.codes.size() / (rows * cols);
+  std::vector<std::byte> turned(view.codes.size());
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t col = 0; col < cols; ++col) {
+      std::copy_n(view.codes.data() + (row * cols + col) * size, size, turned.data() + (col * rows + row) * size);
+    }
+  }
+  return QTensor::make({view.codec, view.cols, view.rows, Bytes(std::move(turned)), {}, {}, {}, from.origin()});
+}
+
 std::string joined_names(const std::vector<WeightPart>& parts) {
   std::string out;
   for (const WeightPart& part : parts) out += (out.empty() ? "" : "+") + part.name;
@@ -45,6 +59,10 @@ std::vector<int64_t> deinterleaved_rows(int64_t rows, int64_t heads) {
     }
   }
   return order;
+}
+
+std::vector<int64_t> halves_apart(int64_t rows) {
+  return deinterleaved_rows(rows, 1);
 }
 
 CheckpointBinder::CheckpointBinder(const Checkpoint& checkpoint, Backend& backend,
@@ -82,8 +100,18 @@ Status CheckpointBinder::take(const StoredTensor& tensor, const std::string& bou
 }
 
 Result<StoredMatrix> CheckpointBinder::matrix(const WeightPart& part, int64_t cols, const std::string& bound_as) {
-  TRY_BIND(StoredMatrix stored, read_matrix(checkpoint_, part.name, part.rows, cols));
+  const StoredTensor* codes = part.dense_is_transposed ? find_codes(checkpoint_, part.name) : nullptr;
+  const bool transposed = codes != nullptr && dense_dtype(*codes).has_value();
+  TRY_BIND(StoredMatrix stored,
+           read_matrix(checkpoint_, part.name, transposed ? cols : part.rows, transposed ? part.rows : cols));
   for (const StoredMatrix::Source& source : stored.sources) TRY_STATUS(take(*source.tensor, bound_as, source.use));
+  if (transposed) {
+    TRY_BIND(stored.matrix, transposed_dense(stored.matrix));
+  }
+  if (part.halves_alternate) {
+    TRY_BIND(stored.matrix, stored.matrix.permute_rows(halves_apart(part.rows)));
+    return stored;
+  }
   if (!checkpoint_.dialect().rope_rows_interleaved || part.rope_heads == 0) return stored;
   if (part.rows % (2 * int64_t{part.rope_heads}) != 0) {
     return tensor_error(*stored.sources[0].tensor, ErrorCode::kCorrupt,
@@ -110,8 +138,8 @@ Status CheckpointBinder::check_parts(const std::vector<WeightPart>& parts) const
   return {};
 }
 
-Result<std::vector<float>> CheckpointBinder::vector(const std::string& name, int64_t size,
-                                                    const std::string& bound_as) {
+Result<std::vector<float>> CheckpointBinder::numbers(const std::string& name, int64_t size,
+                                                     const std::string& bound_as) {
   const StoredTensor* found = checkpoint_.find(name);
   if (found == nullptr) {
     return Error{
@@ -141,8 +169,10 @@ Result<std::shared_ptr<const PackedVector>> CheckpointBinder::bias(const std::ve
                                                                    const std::string& bound_as) {
   std::vector<float> values;
   for (const WeightPart& part : parts) {
-    TRY_BIND(std::vector<float> own, vector(part.name + ".bias", part.rows, bound_as));
-    if (checkpoint_.dialect().rope_rows_interleaved && part.rope_heads > 0) {
+    TRY_BIND(std::vector<float> own, numbers(part.name + ".bias", part.rows, bound_as));
+    if (part.halves_alternate) {
+      for (int64_t row : halves_apart(part.rows)) values.push_back(own[static_cast<size_t>(row)]);
+    } else if (checkpoint_.dialect().rope_rows_interleaved && part.rope_heads > 0) {
       for (int64_t row : deinterleaved_rows(part.rows, part.rope_heads))
         values.push_back(own[static_cast<size_t>(row)]);
     } else {
@@ -184,7 +214,7 @@ Result<Binder::Bound> CheckpointBinder::bind_matrix(const std::vector<WeightPart
 }
 
 Result<Norm> CheckpointBinder::norm(const std::string& name, int64_t size, float eps, NormRule rule) {
-  TRY_BIND(std::vector<float> weight, vector(name + ".weight", size, name));
+  TRY_BIND(std::vector<float> weight, numbers(name + ".weight", size, name));
   if (rule == NormRule::kOnePlus && !checkpoint_.dialect().norms_hold_one) {
     for (float& value : weight) value += 1;
   }
@@ -195,11 +225,53 @@ Result<Norm> CheckpointBinder::norm(const std::string& name, int64_t size, float
 
 Result<LayerNorm> CheckpointBinder::layer_norm(const std::string& name, int64_t size, float eps) {
   LayerNorm norm{name, nullptr, nullptr, eps};
-  TRY_BIND(std::vector<float> weight, vector(name + ".weight", size, name));
-  TRY_BIND(std::vector<float> bias, vector(name + ".bias", size, name));
+  TRY_BIND(std::vector<float> weight, numbers(name + ".weight", size, name));
+  TRY_BIND(std::vector<float> bias, numbers(name + ".bias", size, name));
   TRY_BIND(norm.weight, backend_.upload(weight));
   TRY_BIND(norm.bias, backend_.upload(bias));
   return norm;
+}
+
+Result<LatentHeads> CheckpointBinder::latent_heads(const std::string& name, int heads, const LatentSpec& spec) {
+  const int64_t each = spec.nope_dim + spec.value_dim;
+  TRY_BIND(StoredMatrix stored, matrix({name, heads * each}, spec.rank, name));
+  const QTensor& both = stored.matrix;
+  LatentHeads made;
+  std::vector<float> row(static_cast<size_t>(spec.rank));
+  auto pack = [&](int64_t rows, int64_t cols, const std::vector<float>& values) -> Result<Weight<Split::kNone>> {
+    TRY_BIND(QTensor tensor, QTensor::from_dense(Tensor::from_floats(Shape{rows, cols}, values), both.origin()));
+    TRY_BIND(auto packed, backend_.pack(std::span(&tensor, 1), PackUse::kLinear));
+    return Weight<Split::kNone>{name, std::move(packed), nullptr, {}};
+  };
+  for (int head = 0; head < heads; ++head) {
+    std::vector<float> keys(static_cast<size_t>(spec.rank * spec.nope_dim)), values;
+    for (int64_t i = 0; i < each; ++i) {
+      both.decode_row(head * each + i, row);
+      if (i >= spec.nope_dim) {
+        values.insert(values.end(), row.begin(), row.end());
+        continue;
+      }
+      for (size_t c = 0; c < row.size(); ++c)
+        keys[c * static_cast<size_t>(spec.nope_dim) + static_cast<size_t>(i)] = row[c];
+    }
+    TRY_BIND(auto key, pack(spec.rank, spec.nope_dim, keys));
+    TRY_BIND(auto value, pack(spec.value_dim, spec.rank, values));
+    made.keys.push_back(std::move(key));
+    made.values.push_back(std::move(value));
+  }
+  for (const StoredMatrix::Source& source : stored.sources) {
+    source.tensor->data().release_pages();
+    state_.done_bytes += static_cast<int64_t>(source.tensor->bytes.size());
+  }
+  report_.weights.push_back({name, heads * each, spec.rank, made.keys.front().matrix->info()});
+  state_.weight = name;
+  if (progress_) progress_(state_);
+  return made;
+}
+
+Result<std::shared_ptr<const PackedVector>> CheckpointBinder::vector(const std::string& name, int64_t size) {
+  TRY_BIND(std::vector<float> values, numbers(name, size, name));
+  return backend_.upload(values);
 }
 
 bool CheckpointBinder::has(const std::string& name) const {

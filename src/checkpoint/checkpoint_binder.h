@@ -32,6 +32,8 @@ class CheckpointBinder final : public Binder {
 
   Result<Norm> norm(const std::string& name, int64_t size, float eps, NormRule rule) override;
   Result<LayerNorm> layer_norm(const std::string& name, int64_t size, float eps) override;
+  Result<std::shared_ptr<const PackedVector>> vector(const std::string& name, int64_t size) override;
+  Result<LatentHeads> latent_heads(const std::string& name, int heads, const LatentSpec& spec) override;
   bool has(const std::string& name) const override;
 
   /// `unneeded` are ends of names of tensors that the model knows and does without.
@@ -48,7 +50,7 @@ class CheckpointBinder final : public Binder {
   Result<StoredMatrix> matrix(const WeightPart& part, int64_t cols, const std::string& bound_as);
   void note_unused_scales();
   Status check_parts(const std::vector<WeightPart>& parts) const;
-  Result<std::vector<float>> vector(const std::string& name, int64_t size, const std::string& bound_as);
+  Result<std::vector<float>> numbers(const std::string& name, int64_t size, const std::string& bound_as);
   Result<std::shared_ptr<const PackedVector>> bias(const std::vector<WeightPart>& parts, const std::string& bound_as);
 
   const Checkpoint& checkpoint_;
@@ -61,6 +63,8 @@ class CheckpointBinder final : public Binder {
   bool head_is_tied_copy_;
 };
 
+/// Rows of [first half | second half] out of rows that alternate between them.
+std::vector<int64_t> halves_apart(int64_t rows);
 /// Row i of the rotating layout (pairs i, i + dim / 2 of a head) is row order[i] of the interleaved one.
 std::vector<int64_t> deinterleaved_rows(int64_t rows, int64_t heads);
 

@@ -173,6 +173,14 @@ Status add_mistral(ArchitectureKeys& keys, Json& config) {
   return {};
 }
 
+/// The 27B model alone scales queries by columns per head, not by the head's own size.
+void add_query_scalar(Json& config, int64_t layers_of_27b) {
+  const bool by_columns = config["num_hidden_layers"] == layers_of_27b;
+  config["query_pre_attn_scalar"] =
+      by_columns ? config["hidden_size"].get<int64_t>() / config["num_attention_heads"].get<int64_t>()
+                 : config["head_dim"].get<int64_t>();
+}
+
 /// Gemma 3's converter leaves out what every Gemma 3 has in common.
 Status add_gemma3(ArchitectureKeys& keys, Json& config) {
   TRY_BIND(std::optional<int64_t> window, keys.integer("attention.sliding_window"));
@@ -191,29 +199,87 @@ Status add_gemma3(ArchitectureKeys& keys, Json& config) {
     TRY_BIND(std::optional<int64_t> period, keys.integer("attention.sliding_window_pattern"));
     config["sliding_window_pattern"] = period.value_or(6);
   }
-  // The 27B model alone scales queries by columns per head, not by the head's own size.
-  constexpr int64_t kLayersOf27B = 62;
-  auto hidden = config["hidden_size"].get<int64_t>();
-  bool by_columns = config["num_hidden_layers"] == kLayersOf27B;
-  config["query_pre_attn_scalar"] =
-      by_columns ? hidden / config["num_attention_heads"].get<int64_t>() : config["head_dim"].get<int64_t>();
+  add_query_scalar(config, 62);
   TRY_BIND(std::optional<double> cap, keys.number("final_logit_softcapping"));
   if (cap.value_or(0) != 0) config["final_logit_softcapping"] = *cap;
   return {};
 }
 
-/// Experts, other directions of attention and the like: allowed only where they say that there are none.
+/// Other directions of attention and the like: allowed only where they say that there are none.
 Status refuse_other_arithmetic(ArchitectureKeys& keys) {
-  TRY_BIND(std::optional<int64_t> experts, keys.integer("expert_count"));
-  TRY_BIND(std::optional<int64_t> used, keys.integer("expert_used_count"));
-  if (experts.value_or(0) > 0 || used.value_or(0) > 0) {
-    return keys.error(ErrorCode::kUnsupported, "{} experts: mixtures of experts (mixtral) are not built yet",
-                      experts.value_or(*used));
-  }
   if (const GgufValue* causal = keys.raw("attention.causal"); causal != nullptr && causal->as_bool() != true) {
     return keys.error(ErrorCode::kUnsupported, "attention.causal is not true: encoders are not built yet");
   }
   keys.ignore("tensor_data_layout");  // says how the converter got there
+  return {};
+}
+
+/// Counts of experts in Hugging Face spelling; false where the model has none.
+Result<bool> add_experts(ArchitectureKeys& keys, Json& config) {
+  TRY_BIND(std::optional<int64_t> experts, keys.integer("expert_count"));
+  TRY_BIND(std::optional<int64_t> used, keys.integer("expert_used_count"));
+  if (experts.value_or(0) == 0 && used.value_or(0) == 0) return false;
+  if (!experts || !used) {
+    return keys.error(ErrorCode::kCorrupt, "of {} and {} one is missing", keys.full("expert_count"),
+                      keys.full("expert_used_count"));
+  }
+  config["num_local_experts"] = *experts;
+  config["num_experts_per_tok"] = *used;
+  return true;
+}
+
+/// Mixtral comes as architecture `llama` with experts.
+Status add_mixtral(ArchitectureKeys& keys, Json& config) {
+  if (config["attention_bias"] == true || config["mlp_bias"] == true) {
+    return keys.error(ErrorCode::kUnsupported, "experts together with biases are not supported for this architecture");
+  }
+  TRY_BIND(std::optional<int64_t> window, keys.integer("attention.sliding_window"));
+  if (window.value_or(0) > 0) config["sliding_window"] = *window;
+  config.erase("attention_bias");
+  config.erase("mlp_bias");
+  config["model_type"] = "mixtral";
+  return {};
+}
+
+/// Layers without a router are dense. Files say nothing of the weights' sum, which is 1 in every published model.
+Status add_qwen3_moe(ArchitectureKeys& keys, const GgufParts& parts, Json& config) {
+  TRY_BIND(config["moe_intermediate_size"], keys.required_integer("expert_feed_forward_length"));
+  config["norm_topk_prob"] = true;
+  Json dense = Json::array();
+  for (int64_t layer = 0; layer < config["num_hidden_layers"].get<int64_t>(); ++layer) {
+    if (parts.find(fmt::format("blk.{}.ffn_gate_inp.weight", layer)) == nullptr) dense.push_back(layer);
+  }
+  config["mlp_only_layers"] = std::move(dense);
+  return {};
+}
+
+/// The converter leaves out what every gpt-oss has in common; its ramp of YaRN does not end at whole pairs.
+Status add_gpt_oss(ArchitectureKeys& keys, Json& config) {
+  TRY_BIND(int64_t width, keys.required_integer("expert_feed_forward_length"));
+  config["intermediate_size"] = width;
+  TRY_BIND(std::optional<int64_t> window, keys.integer("attention.sliding_window"));
+  if (window.value_or(0) < 1) {
+    return keys.error(ErrorCode::kCorrupt, "attention.sliding_window is missing or not positive");
+  }
+  config["sliding_window"] = *window;
+  if (config.contains("rope_scaling") && config["rope_scaling"]["rope_type"] == "yarn") {
+    config["rope_scaling"]["truncate"] = false;
+  }
+  return {};
+}
+
+/// Caps that are absent are off.
+Status add_gemma2(ArchitectureKeys& keys, Json& config) {
+  TRY_BIND(std::optional<int64_t> window, keys.integer("attention.sliding_window"));
+  if (window.value_or(0) < 1) {
+    return keys.error(ErrorCode::kCorrupt, "attention.sliding_window is missing or not positive");
+  }
+  config["sliding_window"] = *window;
+  TRY_BIND(std::optional<double> attention, keys.number("attn_logit_softcapping"));
+  TRY_BIND(std::optional<double> final, keys.number("final_logit_softcapping"));
+  config["attn_logit_softcapping"] = attention.value_or(0);
+  config["final_logit_softcapping"] = final.value_or(0);
+  add_query_scalar(config, 46);
   return {};
 }
 
@@ -226,6 +292,7 @@ Status add_sizes(ArchitectureKeys& keys, const GgufParts& parts, Json& config) {
   TRY_BIND(int64_t heads, keys.required_integer("attention.head_count"));
   TRY_BIND(std::optional<int64_t> kv_heads, keys.same_for_all_layers("attention.head_count_kv"));
   TRY_BIND(std::optional<int64_t> ffn, keys.same_for_all_layers("feed_forward_length"));
+  if (!ffn && keys.has("expert_feed_forward_length")) ffn = 1;  // no layer is dense
   if (!ffn) return keys.error(ErrorCode::kCorrupt, "metadata key {} is missing", keys.full("feed_forward_length"));
   TRY_BIND(config["num_hidden_layers"], keys.required_integer("block_count"));
   TRY_BIND(config["max_position_embeddings"], keys.required_integer("context_length"));
@@ -236,6 +303,27 @@ Status add_sizes(ArchitectureKeys& keys, const GgufParts& parts, Json& config) {
   config["num_attention_heads"] = heads;
   config["num_key_value_heads"] = kv_heads.value_or(heads);
   config["intermediate_size"] = *ffn;
+  return {};
+}
+
+/// What differs between families.
+Status add_family(ArchitectureKeys& keys, const GgufParts& parts, std::string_view type, Json& config) {
+  TRY_BIND(bool experts, add_experts(keys, config));
+  if (experts && type != "llama" && type != "qwen3_moe" && type != "gpt_oss") {
+    return keys.error(ErrorCode::kUnsupported, "{} experts, of which architecture {} has none",
+                      config["num_local_experts"].get<int64_t>(), type);
+  }
+  if (type == "llama" || type == "qwen3" || type == "qwen3_moe") {
+    config["attention_bias"] = any_bias(parts, "attn_q") || any_bias(parts, "attn_output");
+  }
+  if (type == "llama") {
+    config["mlp_bias"] = any_bias(parts, "ffn_down");
+    return experts ? add_mixtral(keys, config) : add_mistral(keys, config);
+  }
+  if (type == "qwen3_moe") return add_qwen3_moe(keys, parts, config);
+  if (type == "gpt_oss") return add_gpt_oss(keys, config);
+  if (type == "gemma2") return add_gemma2(keys, config);
+  if (type == "gemma3_text") return add_gemma3(keys, config);
   return {};
 }
 
@@ -271,14 +359,7 @@ Result<Json> gguf_config(const GgufParts& parts) {
   config["rope_theta"] = base.value_or(10000.0);
   TRY_BIND(Json scaling, rope_scaling(keys, parts));
   if (!scaling.is_null()) config["rope_scaling"] = std::move(scaling);
-  if (family->model_type == "llama" || family->model_type == "qwen3") {
-    config["attention_bias"] = any_bias(parts, "attn_q") || any_bias(parts, "attn_output");
-  }
-  if (family->model_type == "llama") {
-    config["mlp_bias"] = any_bias(parts, "ffn_down");
-    TRY_STATUS(add_mistral(keys, config));
-  }
-  if (family->model_type == "gemma3_text") TRY_STATUS(add_gemma3(keys, config));
+  TRY_STATUS(add_family(keys, parts, family->model_type, config));
   TRY_STATUS(keys.finish());
   return config;
 }

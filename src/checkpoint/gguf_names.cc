@@ -13,20 +13,29 @@ namespace {
 using Pair = std::pair<std::string_view, std::string_view>;
 
 constexpr std::array kFamilies = {
-    GgufFamily{"llama", "llama", true, false, false},
-    GgufFamily{"qwen2", "qwen2", false, false, false},
-    GgufFamily{"qwen3", "qwen3", false, false, false},
+    GgufFamily{"llama", "llama", true, false, false},       GgufFamily{"qwen2", "qwen2", false, false, false},
+    GgufFamily{"qwen3", "qwen3", false, false, false},      GgufFamily{"qwen3moe", "qwen3_moe", false, false, false},
+    GgufFamily{"gpt-oss", "gpt_oss", false, false, false},  GgufFamily{"gemma2", "gemma2", false, true, true},
     GgufFamily{"gemma3", "gemma3_text", false, true, true},
 };
 
 /// Architectures that are recognised and refused by the name people know.
 constexpr std::array kModelTypes = {
-    Pair{"qwen2moe", "qwen2_moe"}, Pair{"qwen3moe", "qwen3_moe"},     Pair{"qwen3next", "qwen3_next"},
-    Pair{"qwen2vl", "qwen2_vl"},   Pair{"qwen3vl", "qwen3_vl"},       Pair{"qwen35", "qwen3_5"},
-    Pair{"gpt-oss", "gpt_oss"},    Pair{"deepseek2", "deepseek_v3"},  Pair{"command-r", "cohere"},
-    Pair{"gptneox", "gpt_neox"},   Pair{"minimax-m2", "minimax_m2"},  Pair{"falcon-h1", "falcon_h1"},
-    Pair{"phi2", "phi"},           Pair{"glm4moe", "glm4_moe"},       Pair{"granitehybrid", "granitemoehybrid"},
-    Pair{"nomic-bert", "bert"},    Pair{"modern-bert", "modernbert"},
+    Pair{"qwen2moe", "qwen2_moe"},
+    Pair{"qwen3next", "qwen3_next"},
+    Pair{"qwen2vl", "qwen2_vl"},
+    Pair{"qwen3vl", "qwen3_vl"},
+    Pair{"qwen35", "qwen3_5"},
+    Pair{"deepseek2", "deepseek_v3"},
+    Pair{"command-r", "cohere"},
+    Pair{"gptneox", "gpt_neox"},
+    Pair{"minimax-m2", "minimax_m2"},
+    Pair{"falcon-h1", "falcon_h1"},
+    Pair{"phi2", "phi"},
+    Pair{"glm4moe", "glm4_moe"},
+    Pair{"granitehybrid", "granitemoehybrid"},
+    Pair{"nomic-bert", "bert"},
+    Pair{"modern-bert", "modernbert"},
 };
 
 constexpr std::array kModelTensors = {
@@ -36,11 +45,26 @@ constexpr std::array kModelTensors = {
 };
 
 constexpr std::array kLayerTensors = {
-    Pair{"attn_norm", "input_layernorm"},    Pair{"attn_q", "self_attn.q_proj"},
-    Pair{"attn_k", "self_attn.k_proj"},      Pair{"attn_v", "self_attn.v_proj"},
-    Pair{"attn_output", "self_attn.o_proj"}, Pair{"attn_q_norm", "self_attn.q_norm"},
-    Pair{"attn_k_norm", "self_attn.k_norm"}, Pair{"ffn_gate", "mlp.gate_proj"},
-    Pair{"ffn_up", "mlp.up_proj"},           Pair{"ffn_down", "mlp.down_proj"},
+    Pair{"attn_norm", "input_layernorm"},
+    Pair{"attn_q", "self_attn.q_proj"},
+    Pair{"attn_k", "self_attn.k_proj"},
+    Pair{"attn_v", "self_attn.v_proj"},
+    Pair{"attn_output", "self_attn.o_proj"},
+    Pair{"attn_q_norm", "self_attn.q_norm"},
+    Pair{"attn_k_norm", "self_attn.k_norm"},
+    Pair{"ffn_gate", "mlp.gate_proj"},
+    Pair{"ffn_up", "mlp.up_proj"},
+    Pair{"ffn_down", "mlp.down_proj"},
+    Pair{"ffn_gate_inp", "mlp.gate"},
+    Pair{"ffn_gate_exps", "mlp.experts.gate_proj"},
+    Pair{"ffn_up_exps", "mlp.experts.up_proj"},
+    Pair{"ffn_down_exps", "mlp.experts.down_proj"},
+};
+
+/// What gpt-oss calls otherwise.
+constexpr std::array kGptOssTensors = {
+    Pair{"post_attention_norm", "post_attention_layernorm"},
+    Pair{"ffn_gate_inp", "mlp.router"},
 };
 
 template <size_t N>
@@ -51,6 +75,9 @@ std::optional<std::string_view> look_up(const std::array<Pair, N>& table, std::s
 }
 
 std::optional<std::string_view> layer_tensor(const GgufFamily& family, std::string_view name) {
+  if (family.model_type == "gpt_oss") {
+    if (auto own = look_up(kGptOssTensors, name)) return own;
+  }
   if (name == "ffn_norm") return family.norm_after_blocks ? "pre_feedforward_layernorm" : "post_attention_layernorm";
   if (family.norm_after_blocks && name == "post_attention_norm") return "post_attention_layernorm";
   if (family.norm_after_blocks && name == "post_ffw_norm") return "post_feedforward_layernorm";
@@ -97,6 +124,9 @@ std::optional<std::string> hf_tensor_name(const GgufFamily& family, std::string_
   stem.remove_prefix(kLayer.size());
   dot = stem.find('.');
   if (dot == std::string_view::npos || !is_layer_number(stem.substr(0, dot))) return std::nullopt;
+  if (stem.substr(dot + 1) == "attn_sinks" && suffix == ".weight") {
+    return fmt::format("model.layers.{}.self_attn.sinks", stem.substr(0, dot));
+  }
   auto name = layer_tensor(family, stem.substr(dot + 1));
   if (!name) return std::nullopt;
   return fmt::format("model.layers.{}.{}{}", stem.substr(0, dot), *name, suffix);

@@ -1,6 +1,9 @@
 #include "models/decoder.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "models/bind_experts.h"
 
 namespace vernier {
 namespace {
@@ -20,51 +23,146 @@ Value join(Ops& ops, Partial branch, const std::optional<Norm>& post_norm, Value
   return ops.add(ops.rms_norm(ops.reduce(std::move(branch)), *post_norm), std::move(residual));
 }
 
+/// One part for all experts that are packed alike, which they are as a rule.
+template <Split S>
+void add_experts(std::vector<DecoderPart>& parts, int layer, const char* op, const ExpertsSpec& spec,
+                 const std::vector<Weight<S>>& weights) {
+  std::vector<std::string> kinds;
+  const size_t first = parts.size();
+  for (const Weight<S>& weight : weights) {
+    const PackedInfo info = weight.matrix->info();
+    const std::string kind = info.codec + " as " + info.layout;
+    const auto found = std::ranges::find(kinds, kind);
+    if (found != kinds.end()) {
+      ++parts[first + static_cast<size_t>(found - kinds.begin())].alike;
+      continue;
+    }
+    kinds.push_back(kind);
+    parts.push_back({layer, op, weight.name, weight.matrix.get(), nullptr, &spec});
+  }
+  for (size_t i = first; i < parts.size(); ++i) {
+    if (parts[i].alike > 1) parts[i].weights += fmt::format(" and {} experts alike", parts[i].alike - 1);
+  }
+}
+
+/// Matrices of all heads, which are packed alike.
+void add_heads(std::vector<DecoderPart>& parts, int layer, const char* op,
+               const std::vector<Weight<Split::kNone>>& weights) {
+  parts.push_back({layer, op, weights.front().name, weights.front().matrix.get(), nullptr, nullptr});
+  parts.back().alike = static_cast<int64_t>(weights.size());
+}
+
 }  // namespace
 
-Result<Decoder::Layer> Decoder::bind_layer(const DecoderSpec& spec, const CacheSpec& cache, const std::string& prefix,
-                                           Binder& binder) {
-  const LayerSpec& layer = spec.layers[static_cast<size_t>(cache.layer)];
-  const AttnSpec& attn = layer.attn;
-  auto norm = [&](const char* name) { return binder.norm(prefix + name, spec.hidden, spec.norm_eps, spec.norm_rule); };
-  auto head_norm = [&](const char* name) {
-    return binder.norm(prefix + name, attn.head_dim, spec.norm_eps, spec.norm_rule);
-  };
+int64_t DecoderPart::rows_of(int64_t rows) const {
+  if (experts == nullptr) return rows;
+  return std::max<int64_t>(1, (rows * experts->chosen + experts->experts - 1) / experts->experts);
+}
 
-  TRY_BIND(Norm attn_norm, norm("input_layernorm"));
-  TRY_BIND(auto qkv, binder.weight<Split::kColumns>({{prefix + "self_attn.q_proj", attn.q_cols(), attn.heads},
-                                                     {prefix + "self_attn.k_proj", attn.kv_cols(), attn.kv_heads},
-                                                     {prefix + "self_attn.v_proj", attn.kv_cols(), 0}},
-                                                    spec.hidden, spec.qkv_bias));
+double DecoderPart::matrices_of_row() const {
+  const auto all = static_cast<double>(alike);
+  return experts == nullptr ? all : all * experts->chosen / experts->experts;
+}
+
+Result<AttnLayer> Decoder::bind_attention(const DecoderSpec& spec, const CacheSpec& cache, const std::string& prefix,
+                                          Binder& binder) {
   AttnLayer attention;
-  attention.spec = attn;
+  attention.spec = spec.layers[static_cast<size_t>(cache.layer)].attn;
   attention.layer = cache.layer;
   attention.cache_class = cache.cache_class;
   attention.qk_norm_eps = spec.norm_eps;
-  if (attn.qk_norm) {
+  if (attention.spec.qk_norm) {
+    auto head_norm = [&](const char* name) {
+      return binder.norm(prefix + name, attention.spec.head_dim, spec.norm_eps, spec.norm_rule);
+    };
     TRY_BIND(Norm q_norm, head_norm("self_attn.q_norm"));
     TRY_BIND(Norm k_norm, head_norm("self_attn.k_norm"));
     attention.q_norm = std::move(q_norm.weight);
     attention.k_norm = std::move(k_norm.weight);
   }
-  TRY_BIND(auto output, binder.weight<Split::kRows>({{prefix + "self_attn.o_proj", spec.hidden, 0}}, attn.q_cols(),
-                                                    spec.output_bias));
-  std::optional<Norm> attn_post_norm, ffn_post_norm;
-  if (spec.post_norms) {
-    TRY_BIND(attn_post_norm, norm("post_attention_layernorm"));
+  if (attention.spec.sinks) {
+    TRY_BIND(attention.sinks, binder.vector(prefix + "self_attn.sinks", attention.spec.heads));
   }
-  TRY_BIND(Norm ffn_norm, norm(spec.post_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm"));
-  TRY_BIND(auto gate_up, binder.weight<Split::kColumns>(
-                             {{prefix + "mlp.gate_proj", layer.ffn, 0}, {prefix + "mlp.up_proj", layer.ffn, 0}},
-                             spec.hidden, spec.ffn_bias));
-  TRY_BIND(auto down,
-           binder.weight<Split::kRows>({{prefix + "mlp.down_proj", spec.hidden, 0}}, layer.ffn, spec.ffn_bias));
-  if (spec.post_norms) {
-    TRY_BIND(ffn_post_norm, norm("post_feedforward_layernorm"));
+  return attention;
+}
+
+Result<Decoder::Latent> Decoder::bind_latent(const DecoderSpec& spec, AttnLayer attention, const std::string& prefix,
+                                             Binder& binder) {
+  constexpr float kEps = 1e-6f;  // whatever the configuration says of other norms
+  const LatentSpec& of = *attention.spec.latent;
+  const int64_t q_cols = int64_t{attention.spec.heads} * of.query_dim();
+  const std::string self = prefix + "self_attn.";
+  Latent latent;
+  if (of.q_rank > 0) {
+    TRY_BIND(latent.q_down, binder.weight<Split::kNone>({{self + "q_a_proj", of.q_rank}}, spec.hidden));
+    TRY_BIND(latent.q_norm, binder.norm(self + "q_a_layernorm", of.q_rank, kEps, spec.norm_rule));
   }
-  return Layer{std::move(attn_norm),      std::move(qkv),      std::move(attention), std::move(output),
-               std::move(attn_post_norm), std::move(ffn_norm), std::move(gate_up),   std::move(down),
-               std::move(ffn_post_norm)};
+  TRY_BIND(latent.q, binder.weight<Split::kColumns>({{self + (of.q_rank > 0 ? "q_b_proj" : "q_proj"), q_cols}},
+                                                    of.q_rank > 0 ? of.q_rank : spec.hidden));
+  TRY_BIND(latent.compress, binder.weight<Split::kNone>({{self + "kv_a_proj_with_mqa", of.row_dim()}}, spec.hidden));
+  LatentLayer& layer = latent.layer;
+  TRY_BIND(layer.norm, binder.norm(self + "kv_a_layernorm", of.rank, kEps, spec.norm_rule));
+  TRY_BIND(LatentHeads heads, binder.latent_heads(self + "kv_b_proj", attention.spec.heads, of));
+  layer.keys = std::move(heads.keys);
+  layer.values = std::move(heads.values);
+  layer.spec = of;
+  layer.rope = std::exchange(attention.spec.rope, RopeSpec{});
+  layer.attn = std::move(attention);
+  return latent;
+}
+
+Result<Decoder::Feed> Decoder::bind_feed(const DecoderSpec& spec, int64_t width, const std::string& prefix,
+                                         Binder& binder) {
+  TRY_BIND(auto gate_up, binder.weight<Split::kColumns>({{prefix + "gate_proj", width}, {prefix + "up_proj", width}},
+                                                        spec.hidden, spec.ffn_bias));
+  TRY_BIND(auto down, binder.weight<Split::kRows>({{prefix + "down_proj", spec.hidden}}, width, spec.ffn_bias));
+  return Feed{std::move(gate_up), std::move(down)};
+}
+
+/// The feed-forward branch: one part, or experts, with a part that every row meets where the family has one.
+Status Decoder::bind_branch(const DecoderSpec& spec, const LayerSpec& of, const std::string& prefix, Binder& binder,
+                            Layer& layer) {
+  if (!of.experts) {
+    TRY_BIND(layer.feed, bind_feed(spec, of.ffn, prefix + "mlp.", binder));
+    return {};
+  }
+  TRY_BIND(layer.experts, bind_experts(spec, *of.experts, prefix, binder));
+  if (of.shared_ffn > 0) {
+    CHECK(!spec.post_norms, "{}: experts beside shared ones, and a norm after both", spec.family);
+    TRY_BIND(layer.feed, bind_feed(spec, of.shared_ffn, layer.experts->name + ".shared_experts.", binder));
+  }
+  return {};
+}
+
+Result<Decoder::Layer> Decoder::bind_layer(const DecoderSpec& spec, const CacheSpec& cache, const std::string& prefix,
+                                           Binder& binder) {
+  const LayerSpec& of = spec.layers[static_cast<size_t>(cache.layer)];
+  const AttnSpec& attn = of.attn;
+  auto norm = [&](const char* name) { return binder.norm(prefix + name, spec.hidden, spec.norm_eps, spec.norm_rule); };
+  Layer layer;
+  TRY_BIND(layer.attn_norm, norm("input_layernorm"));
+  if (!attn.latent) {
+    TRY_BIND(layer.qkv, binder.weight<Split::kColumns>({{prefix + "self_attn.q_proj", attn.q_cols(), attn.heads},
+                                                        {prefix + "self_attn.k_proj", attn.kv_cols(), attn.kv_heads},
+                                                        {prefix + "self_attn.v_proj", attn.kv_cols(), 0}},
+                                                       spec.hidden, spec.qkv_bias));
+  }
+  TRY_BIND(layer.attn, bind_attention(spec, cache, prefix, binder));
+  if (attn.latent) {
+    TRY_BIND(layer.latent, bind_latent(spec, layer.attn, prefix, binder));
+  }
+  const int64_t answer_cols = attn.latent ? int64_t{attn.heads} * attn.latent->value_dim : attn.q_cols();
+  TRY_BIND(layer.output,
+           binder.weight<Split::kRows>({{prefix + "self_attn.o_proj", spec.hidden, 0}}, answer_cols, spec.output_bias));
+  if (spec.post_norms) {
+    TRY_BIND(layer.attn_post_norm, norm("post_attention_layernorm"));
+  }
+  TRY_BIND(layer.ffn_norm, norm(spec.post_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm"));
+  TRY_STATUS(bind_branch(spec, of, prefix, binder, layer));
+  if (spec.post_norms) {
+    TRY_BIND(layer.ffn_post_norm, norm("post_feedforward_layernorm"));
+  }
+  return layer;
 }
 
 Result<Decoder> Decoder::bind(DecoderSpec spec, Binder& binder) {
@@ -91,28 +189,65 @@ Result<Decoder> Decoder::bind(DecoderSpec spec, Binder& binder) {
 std::vector<DecoderPart> Decoder::parts() const {
   std::vector<DecoderPart> parts;
   auto product = [&](int layer, const char* op, const auto& weight) {
-    parts.push_back({layer, op, weight.name, weight.matrix.get(), nullptr});
+    parts.push_back({layer, op, weight.name, weight.matrix.get(), nullptr, nullptr});
   };
   product(-1, "embed", embedding_);
   for (const Layer& layer : layers_) {
     const int index = layer.attn.layer;
-    product(index, "qkv", layer.qkv);
-    parts.push_back({index, "attend", "", nullptr, &layer.attn});
+    if (layer.latent) {
+      if (layer.latent->q_down) product(index, "q_down", *layer.latent->q_down);
+      product(index, "q", layer.latent->q);
+      product(index, "compress", layer.latent->compress);
+      add_heads(parts, index, "latent_keys", layer.latent->layer.keys);
+      add_heads(parts, index, "latent_values", layer.latent->layer.values);
+    } else {
+      product(index, "qkv", layer.qkv);
+    }
+    parts.push_back({index, "attend", "", nullptr, layer.latent ? &layer.latent->layer.attn : &layer.attn, nullptr});
     product(index, "output", layer.output);
-    product(index, "gate_up", layer.gate_up);
-    product(index, "down", layer.down);
+    if (layer.experts) {
+      product(index, "router", layer.experts->router);
+      add_experts(parts, index, "experts_gate_up", layer.experts->spec, layer.experts->gate_up);
+      add_experts(parts, index, "experts_down", layer.experts->spec, layer.experts->down);
+    }
+    if (layer.feed) {
+      product(index, layer.experts ? "shared_gate_up" : "gate_up", layer.feed->gate_up);
+      product(index, layer.experts ? "shared_down" : "down", layer.feed->down);
+    }
   }
   product(-1, "head", head_);
   return parts;
 }
 
+Shard Decoder::run_latent(Ops& ops, const Latent& latent, const Value& x) const {
+  const Value compressed = ops.linear(x, latent.compress);
+  if (!latent.q_down) return ops.attend_latent(ops.linear(x, latent.q), compressed, latent.layer);
+  const Value narrow = ops.linear(x, *latent.q_down);
+  return ops.attend_latent(ops.linear(ops.rms_norm(narrow, *latent.q_norm), latent.q), compressed, latent.layer);
+}
+
+Partial Decoder::run_feed(Ops& ops, const Feed& feed, const Value& x) const {
+  return ops.linear(ops.gate(ops.linear(x, feed.gate_up), GateSpec{spec_.act}), feed.down);
+}
+
+Value Decoder::run_branch(Ops& ops, const Layer& layer, Value x) const {
+  std::optional<Partial> own, chosen;
+  {
+    const Value normed = ops.rms_norm(x, layer.ffn_norm);
+    if (layer.feed) own = run_feed(ops, *layer.feed, normed);
+    if (layer.experts) chosen = ops.experts(normed, *layer.experts);
+  }
+  if (chosen && own) x = ops.reduce_add(*std::move(own), std::move(x));
+  return join(ops, chosen ? *std::move(chosen) : *std::move(own), layer.ffn_post_norm, std::move(x));
+}
+
 Value Decoder::run_layer(Ops& ops, const Layer& layer, Value x) const {
-  Partial attended =
-      ops.linear(ops.attend(ops.linear(ops.rms_norm(x, layer.attn_norm), layer.qkv), layer.attn), layer.output);
-  x = join(ops, std::move(attended), layer.attn_post_norm, std::move(x));
-  Partial fed =
-      ops.linear(ops.gate(ops.linear(ops.rms_norm(x, layer.ffn_norm), layer.gate_up), GateSpec{spec_.act}), layer.down);
-  return join(ops, std::move(fed), layer.ffn_post_norm, std::move(x));
+  auto attended = [&] {
+    const Value normed = ops.rms_norm(x, layer.attn_norm);
+    if (layer.latent) return ops.linear(run_latent(ops, *layer.latent, normed), layer.output);
+    return ops.linear(ops.attend(ops.linear(normed, layer.qkv), layer.attn), layer.output);
+  }();
+  return run_branch(ops, layer, join(ops, std::move(attended), layer.attn_post_norm, std::move(x)));
 }
 
 Value Decoder::forward(Ops& ops) const {

@@ -2,18 +2,21 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace vernier {
 
 std::vector<CacheSpec> cache_specs(const DecoderSpec& spec, CodecId stored) {
   std::vector<CacheSpec> specs;
-  std::vector<std::optional<int>> windows;  // by class
+  std::vector<std::pair<CacheKind, std::optional<int>>> classes;
   for (size_t layer = 0; layer < spec.layers.size(); ++layer) {
     const AttnSpec& attn = spec.layers[layer].attn;
-    auto found = std::find(windows.begin(), windows.end(), attn.window);
-    int cache_class = static_cast<int>(found - windows.begin());
-    if (found == windows.end()) windows.push_back(attn.window);
+    const std::pair own(attn.latent ? CacheKind::kLatent : CacheKind::kPairs, attn.window);
+    auto found = std::find(classes.begin(), classes.end(), own);
+    int cache_class = static_cast<int>(found - classes.begin());
+    if (found == classes.end()) classes.push_back(own);
     CacheSpec cache;
+    cache.kind = own.first;
     cache.layer = static_cast<int>(layer);
     cache.cache_class = cache_class;
     cache.kv_heads = attn.kv_heads;

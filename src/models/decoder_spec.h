@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ops/attn_spec.h"
 #include "ops/binder.h"
 #include "ops/cache_spec.h"
+#include "ops/experts_spec.h"
 #include "ops/ops.h"
 
 namespace vernier {
@@ -14,7 +16,21 @@ namespace vernier {
 /// What may differ from layer to layer.
 struct LayerSpec {
   AttnSpec attn;
-  int64_t ffn = 0;  ///< columns between the two products of the feed-forward part
+  int64_t ffn = 0;  ///< columns between the two products of the feed-forward part; 0 where experts are in its place
+  std::optional<ExpertsSpec> experts = {};
+  int64_t shared_ffn = 0;  ///< of the experts that every row meets; 0: none
+};
+
+/// What a checkpoint calls the parts of a layer of experts: "model.layers.0." + block + "." + router, and so on.
+struct ExpertNames {
+  std::string block = "mlp";
+  std::string router = "gate";
+  std::string gate = "gate_proj";
+  std::string up = "up_proj";
+  std::string down = "down_proj";
+  std::string gate_up = {};           ///< one matrix in place of gate and up; empty: two
+  bool halves_alternate = false;      ///< rows of gate and up take turns in it
+  bool dense_are_transposed = false;  ///< plain numbers are stored as [inputs, outputs]
 };
 
 /// A dense decoder as data: everything a family's configuration decides, and nothing else. Differences between layers
@@ -40,6 +56,10 @@ struct DecoderSpec {
   BiasRule qkv_bias = BiasRule::kNone;
   BiasRule output_bias = BiasRule::kNone;  ///< of attention's output projection
   BiasRule ffn_bias = BiasRule::kNone;
+  BiasRule router_bias = BiasRule::kNone;
+  BiasRule experts_bias = BiasRule::kNone;
+  bool corrects_scores = false;           ///< a number for each expert joins its score for the choice alone
+  std::vector<ExpertNames> expert_names;  ///< spellings, tried in order; the first is what errors name
 };
 
 /// One CacheSpec for each layer; layers of equal kind and window share a class. Classes are numbered by first use.

@@ -35,9 +35,11 @@ Result<RopePair> read_ropes(Config& config, int head_dim) {
   }
   const std::string where = config.where() + ": rope_parameters";
   Config by_type(parameters, where);
-  TRY_BIND(ropes.full, parse_rope(by_type.raw("full_attention"), where + ": full_attention", head_dim, kFullBase));
-  TRY_BIND(ropes.sliding,
-           parse_rope(by_type.raw("sliding_attention"), where + ": sliding_attention", head_dim, local_base));
+  TRY_BIND(double max_positions, config.number("max_position_embeddings", 0));
+  TRY_BIND(ropes.full,
+           parse_rope(by_type.raw("full_attention"), where + ": full_attention", {head_dim, kFullBase, max_positions}));
+  TRY_BIND(ropes.sliding, parse_rope(by_type.raw("sliding_attention"), where + ": sliding_attention",
+                                     {head_dim, local_base, max_positions}));
   TRY_STATUS(by_type.finish());
   auto conflict = [&](const char* key, const RopeSpec& rope) {
     return config_error(config, fmt::format("'{}' disagrees with 'rope_parameters', which asks for {}; remove the "
@@ -52,9 +54,10 @@ Result<RopePair> read_ropes(Config& config, int head_dim) {
     if (base != ropes.full.base) return conflict("rope_theta", ropes.full);
   }
   if (config.has("rope_scaling")) {
-    TRY_BIND(RopeSpec older,
-             parse_rope(config.raw("rope_scaling"), config.where() + ": rope_scaling", head_dim, ropes.full.base));
-    if (older.frequencies() != ropes.full.frequencies()) return conflict("rope_scaling", ropes.full);
+    TRY_BIND(RopeSpec older, parse_rope(config.raw("rope_scaling"), config.where() + ": rope_scaling",
+                                        {head_dim, ropes.full.base, max_positions}));
+    if (older.frequencies() != ropes.full.frequencies() || older.magnitude() != ropes.full.magnitude())
+      return conflict("rope_scaling", ropes.full);
   }
   config.ignore({"rope_theta", "rope_scaling"});
   return ropes;

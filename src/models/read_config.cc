@@ -161,6 +161,18 @@ Result<std::vector<std::optional<int>>> read_qwen_windows(Config& config, int64_
   return windows;
 }
 
+Result<std::vector<std::optional<int>>> read_alternating_windows(Config& config, int64_t layers, int64_t fallback) {
+  TRY_BIND(std::vector<bool> slides, read_layer_types(config, layers));
+  TRY_BIND(std::optional<int> window, read_window(config, fallback));
+  for (auto layer = static_cast<int64_t>(slides.size()); layer < layers; ++layer) slides.push_back(layer % 2 == 0);
+  std::vector<std::optional<int>> windows;
+  for (bool sliding : slides) {
+    if (sliding && !window) return config_error(config, "layers slide, and 'sliding_window' is null");
+    windows.push_back(sliding ? window : std::nullopt);
+  }
+  return windows;
+}
+
 Status require_false(Config& config, std::string_view key, std::string_view why) {
   TRY_BIND(bool value, config.boolean(key, false));
   if (!value) return {};

@@ -50,8 +50,14 @@ Result<Act> read_act(Config& config, std::string_view key, std::string_view fall
 
 /// Rope in either spelling: `rope_theta` with `rope_scaling`, or `rope_parameters`. Both at once must agree.
 Result<RopeSpec> read_rope(Config& config, int head_dim, double default_base);
-/// One set of settings as `rope_scaling` or `rope_parameters` spell it, `base` where it names none.
-Result<RopeSpec> parse_rope(const nlohmann::json& settings, const std::string& where, int head_dim, double base);
+/// What a rope takes where its settings leave it out.
+struct RopeDefaults {
+  int head_dim = 0;
+  double base = 10000;
+  double max_positions = 0;  ///< of the model
+};
+/// One set of settings as `rope_scaling` or `rope_parameters` spell it.
+Result<RopeSpec> parse_rope(const nlohmann::json& settings, const std::string& where, const RopeDefaults& defaults);
 
 /// Which layers slide, from `layer_types`; empty where the configuration has none.
 Result<std::vector<bool>> read_layer_types(Config& config, int64_t layers);
@@ -59,6 +65,9 @@ Result<std::vector<bool>> read_layer_types(Config& config, int64_t layers);
 Result<std::optional<int>> read_window(Config& config, std::optional<int64_t> fallback);
 /// Qwen's rule: `layer_types`, else layers from `max_window_layers` on; none unless `use_sliding_window`.
 Result<std::vector<std::optional<int>>> read_qwen_windows(Config& config, int64_t layers);
+
+/// Every second layer slides, from the first on, unless `layer_types` says otherwise.
+Result<std::vector<std::optional<int>>> read_alternating_windows(Config& config, int64_t layers, int64_t fallback);
 
 /// An error unless `key` is absent, null or false.
 Status require_false(Config& config, std::string_view key, std::string_view why);

@@ -16,12 +16,18 @@ struct Family {
 };
 
 constexpr std::array kFamilies = {
+    Family{"deepseek_v2", "DeepseekV2ForCausalLM", read_deepseek_v2},
+    Family{"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek_v3},
+    Family{"gemma2", "Gemma2ForCausalLM", read_gemma2},
     Family{"gemma3", "Gemma3ForConditionalGeneration", read_gemma3},
     Family{"gemma3_text", "Gemma3ForCausalLM", read_gemma3_text},
+    Family{"gpt_oss", "GptOssForCausalLM", read_gpt_oss},
     Family{"llama", "LlamaForCausalLM", read_llama},
     Family{"mistral", "MistralForCausalLM", read_mistral},
+    Family{"mixtral", "MixtralForCausalLM", read_mixtral},
     Family{"qwen2", "Qwen2ForCausalLM", read_qwen2},
     Family{"qwen3", "Qwen3ForCausalLM", read_qwen3},
+    Family{"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe},
 };
 
 struct EncoderFamily {
@@ -42,42 +48,36 @@ struct Waiting {
 /// Published families that somebody will try. A type that is not here is refused, too, as unknown.
 constexpr std::array kWaiting = {
     Waiting{"gemma", "Gemma 1's reader"},
-    Waiting{"gemma2", "soft caps on attention logits and Gemma 2's reader"},
     Waiting{"gemma3n", "alternating updates and per-layer embeddings"},
-    Waiting{"gemma4", "Gemma 4's reader and experts"},
-    Waiting{"gemma4_text", "Gemma 4's reader and experts"},
-    Waiting{"gpt_oss", "experts, attention sinks and YaRN rope"},
-    Waiting{"mixtral", "experts"},
-    Waiting{"qwen2_moe", "experts"},
-    Waiting{"qwen3_moe", "experts"},
-    Waiting{"qwen3_next", "linear attention and experts"},
+    Waiting{"gemma4", "Gemma 4's reader"},
+    Waiting{"gemma4_text", "Gemma 4's reader"},
+    Waiting{"qwen2_moe", "a gate before its shared expert"},
+    Waiting{"qwen3_next", "linear attention"},
     Waiting{"qwen3_5", "linear attention"},
     Waiting{"qwen2_vl", "pictures and rope over several axes"},
     Waiting{"qwen2_5_vl", "pictures and rope over several axes"},
     Waiting{"qwen3_vl", "pictures and rope over several axes"},
-    Waiting{"deepseek_v2", "latent attention and experts"},
-    Waiting{"deepseek_v3", "latent attention and experts"},
-    Waiting{"deepseek_v32", "sparse latent attention and experts"},
-    Waiting{"kimi_k2", "latent attention and experts"},
-    Waiting{"longcat_flash", "latent attention and experts that do nothing"},
-    Waiting{"llama4", "experts and chunked attention"},
-    Waiting{"llama4_text", "experts and chunked attention"},
+    Waiting{"deepseek_v32", "sparse latent attention"},
+    Waiting{"kimi_k2", "its reader"},
+    Waiting{"longcat_flash", "layers of two attentions and experts that do nothing"},
+    Waiting{"llama4", "chunked attention"},
+    Waiting{"llama4_text", "chunked attention"},
     Waiting{"mllama", "pictures and cross attention"},
     Waiting{"mistral3", "pictures and Ministral's rope"},
     Waiting{"ministral", "its reader"},
-    Waiting{"ministral3", "YaRN rope and its reader"},
+    Waiting{"ministral3", "its reader"},
     Waiting{"phi", "layer norms with bias"},
     Waiting{"phi3", "fused projections on disk and long rope"},
-    Waiting{"phimoe", "experts and long rope"},
+    Waiting{"phimoe", "sparse mixing of its experts and long rope"},
     Waiting{"smollm3", "layers without rope"},
     Waiting{"olmo2", "norms after each branch only"},
     Waiting{"olmo3", "norms after each branch only"},
-    Waiting{"olmoe", "experts"},
+    Waiting{"olmoe", "norms of whole queries and keys"},
     Waiting{"granite", "its multipliers"},
-    Waiting{"granitemoe", "experts and its multipliers"},
+    Waiting{"granitemoe", "its multipliers"},
     Waiting{"granitemoehybrid", "state-space layers"},
     Waiting{"glm4", "partial rope and its reader"},
-    Waiting{"glm4_moe", "experts and partial rope"},
+    Waiting{"glm4_moe", "partial rope"},
     Waiting{"cohere", "layer norms and parallel branches"},
     Waiting{"cohere2", "layer norms and parallel branches"},
     Waiting{"exaone4", "its reader"},
@@ -87,7 +87,7 @@ constexpr std::array kWaiting = {
     Waiting{"falcon_h1", "state-space layers"},
     Waiting{"mamba", "state-space layers"},
     Waiting{"mamba2", "state-space layers"},
-    Waiting{"jamba", "state-space layers and experts"},
+    Waiting{"jamba", "state-space layers"},
     Waiting{"starcoder2", "layer norms with bias"},
     Waiting{"stablelm", "layer norms and partial rope"},
     Waiting{"gpt2", "learnt positions"},
@@ -99,8 +99,8 @@ constexpr std::array kWaiting = {
     Waiting{"internlm2", "fused projections on disk"},
     Waiting{"baichuan", "fused projections on disk"},
     Waiting{"minicpm", "its multipliers"},
-    Waiting{"minimax", "linear attention and experts"},
-    Waiting{"minimax_m2", "experts"},
+    Waiting{"minimax", "linear attention"},
+    Waiting{"minimax_m2", "norms of whole queries and keys"},
     Waiting{"roberta", "positions that are counted from the padding token"},
     Waiting{"xlm-roberta", "positions that are counted from the padding token"},
     Waiting{"modernbert", "encoders with rope and windows"},
@@ -174,6 +174,17 @@ Error refusal(Config& config) {
   return Error{ErrorCode::kUnsupported, fmt::format("{}; supported are {}", found, list_supported()), config.where()};
 }
 
+/// A configuration may give the positions before YaRN stretched them.
+void extend_positions(DecoderSpec& spec) {
+  constexpr double kMost = 1 << 30;
+  for (const LayerSpec& layer : spec.layers) {
+    const auto* yarn = std::get_if<RopeYarn>(&layer.attn.rope.scaling);
+    if (yarn == nullptr) continue;
+    const double reach = std::min(kMost, yarn->factor * yarn->original_max_positions);
+    spec.max_positions = std::max(spec.max_positions, static_cast<int64_t>(reach));
+  }
+}
+
 }  // namespace
 
 Result<DecoderSpec> read_decoder(Config& config) {
@@ -182,6 +193,7 @@ Result<DecoderSpec> read_decoder(Config& config) {
   TRY_BIND(DecoderSpec spec, family->read(config));
   spec.family = family->model_type;
   TRY_STATUS(config.finish());
+  extend_positions(spec);
   return spec;
 }
 

@@ -1,5 +1,6 @@
 #include "ops/attn_spec.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -22,13 +23,33 @@ float llama3_frequency(float frequency, const RopeLlama3& rule) {
   return (1 - smooth) * frequency / factor + smooth * frequency;
 }
 
+/// The pair whose frequency makes `turns` full turns over the original positions; a fraction.
+double pair_of_turns(double turns, const RopeSpec& spec, const RopeYarn& rule) {
+  const double angle = rule.original_max_positions / (turns * 2 * std::numbers::pi);
+  return spec.dim * std::log(angle) / (2 * std::log(spec.base));
+}
+
+float yarn_frequency(float power, size_t pair, const RopeSpec& spec, const RopeYarn& rule) {
+  double low = pair_of_turns(rule.beta_fast, spec, rule), high = pair_of_turns(rule.beta_slow, spec, rule);
+  if (rule.truncate) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(spec.dim - 1));
+  if (low == high) high += 0.001;  // no division by zero: a step in place of a ramp
+  const float ramp = (static_cast<float>(pair) - static_cast<float>(low)) / static_cast<float>(high - low);
+  const float kept = 1 - std::clamp(ramp, 0.0f, 1.0f);
+  return 1.0f / (static_cast<float>(rule.factor) * power) * (1 - kept) + 1.0f / power * kept;
+}
+
 struct Scale {
-  float frequency;
+  float power;  // of the base
   size_t pair;
+  const RopeSpec& spec;
+  float frequency = 1.0f / power;
 
   float operator()(const RopePlain&) const { return frequency; }
   float operator()(const RopeLinear& rule) const { return frequency / static_cast<float>(rule.factor); }
   float operator()(const RopeLlama3& rule) const { return llama3_frequency(frequency, rule); }
+  float operator()(const RopeYarn& rule) const { return yarn_frequency(power, pair, spec, rule); }
   float operator()(const RopeDivisors& rule) const { return frequency / rule.divisors[pair]; }
 };
 
@@ -38,6 +59,11 @@ struct Describe {
   std::string operator()(const RopeLlama3& rule) const {
     return fmt::format(" llama3 x{:g} {:g}..{:g} of {:g}", rule.factor, rule.low_frequency_factor,
                        rule.high_frequency_factor, rule.original_max_positions);
+  }
+  std::string operator()(const RopeYarn& rule) const {
+    return fmt::format(" yarn x{:g} of {:g}, {:g}..{:g} turns{}, magnitude {:.6g}", rule.factor,
+                       rule.original_max_positions, rule.beta_slow, rule.beta_fast,
+                       rule.truncate ? "" : " not truncated", rule.magnitude);
   }
   std::string operator()(const RopeDivisors& rule) const { return fmt::format(" {} divisors", rule.divisors.size()); }
 };
@@ -54,9 +80,14 @@ std::vector<float> RopeSpec::frequencies() const {
   for (size_t pair = 0; pair < result.size(); ++pair) {
     float exponent = static_cast<float>(2 * pair) / static_cast<float>(dim);
     float power = static_cast<float>(std::pow(double{static_cast<float>(base)}, double{exponent}));
-    result[pair] = std::visit(Scale{1.0f / power, pair}, scaling);
+    result[pair] = std::visit(Scale{power, pair, *this}, scaling);
   }
   return result;
+}
+
+float RopeSpec::magnitude() const {
+  const auto* yarn = std::get_if<RopeYarn>(&scaling);
+  return yarn == nullptr ? 1 : static_cast<float>(yarn->magnitude);
 }
 
 std::string RopeSpec::to_string() const {

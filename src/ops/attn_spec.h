@@ -20,6 +20,16 @@ struct RopeLlama3 {
   double high_frequency_factor = 4;
   double original_max_positions = 8192;
 };
+/// YaRN: pairs that turn often keep their frequency, pairs that turn seldom have it divided by `factor`, a linear ramp
+/// over pairs between. What is turned grows by `magnitude`, for q and k alike.
+struct RopeYarn {
+  double factor = 1;
+  double original_max_positions = 4096;
+  double beta_fast = 32;  ///< turns over the original positions from which on a frequency is kept
+  double beta_slow = 1;   ///< turns up to which it is divided
+  bool truncate = true;   ///< the ramp's ends are whole pairs
+  double magnitude = 1;
+};
 /// Each pair's frequency divided by its own number, [dim / 2]; GGUF files store scaling this way.
 struct RopeDivisors {
   std::vector<float> divisors;
@@ -29,11 +39,27 @@ struct RopeDivisors {
 struct RopeSpec {
   double base = 10000;
   int dim = 0;
-  std::variant<RopePlain, RopeLinear, RopeLlama3, RopeDivisors> scaling;
+  std::variant<RopePlain, RopeLinear, RopeLlama3, RopeYarn, RopeDivisors> scaling;
 
   /// One angle step for each pair, in float32, [dim / 2].
   std::vector<float> frequencies() const;
+  /// By which cosines and sines are multiplied.
+  float magnitude() const;
   std::string to_string() const;
+};
+
+/// Attention whose cache is one compressed row for each token. Its last `rope_dim` numbers are rotated and join every
+/// head's key; its first `rank`, normed, become each head's key and value through matrices of the head.
+struct LatentSpec {
+  int q_rank = 0;          ///< columns between the two products that make queries; 0: one product makes them
+  int rank = 0;            ///< numbers of a token that keys and values are made of
+  int nope_dim = 0;        ///< numbers of a head's query and key that are not rotated; they come first
+  int rope_dim = 0;        ///< those that are
+  int value_dim = 0;       ///< numbers of a head's value
+  bool neighbours = true;  ///< a pair that is rotated stands side by side, not half a row apart
+
+  int query_dim() const { return nope_dim + rope_dim; }
+  int row_dim() const { return rank + rope_dim; }
 };
 
 /// All that attention of one layer needs to know, read alike by a backend's planning and by its kernels.
@@ -49,6 +75,8 @@ struct AttnSpec {
   bool qk_norm = false;
   bool causal = true;  ///< false: an encoder's; no window, no sinks, and nothing is cached
   RopeSpec rope;       ///< of dim 0: none
+  /// What is cached is compressed: one row of row_dim numbers, which counts as the one KV head.
+  std::optional<LatentSpec> latent = {};
 
   int64_t q_cols() const { return int64_t{heads} * head_dim; }
   int64_t kv_cols() const { return int64_t{kv_heads} * head_dim; }

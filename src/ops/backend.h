@@ -26,6 +26,7 @@ enum class PackUse : uint8_t {
   kLinear,
   kEmbedding,          ///< rows are looked up
   kTiedEmbeddingHead,  ///< both, in one copy
+  kRouter,             ///< chooses experts: exact whatever the numerics, as rounding may choose others
 };
 
 struct Features {

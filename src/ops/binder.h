@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/attn_spec.h"
 #include "ops/backend.h"
 #include "ops/weight.h"
 
@@ -21,6 +22,17 @@ struct WeightPart {
   int64_t rows = 0;
   /// For dialects that store rotary rows interleaved: head count to undo that by; 0 for rows that rotate nothing.
   int rope_heads = 0;
+  /// The two halves of the rows alternate in the checkpoint (gate, up, gate, up, ...); the model is given one half
+  /// behind the other.
+  bool halves_alternate = false;
+  /// Stored as [cols, rows] where the checkpoint holds it as plain numbers.
+  bool dense_is_transposed = false;
+};
+
+/// The two matrices of each head of a layer's LatentLayer.
+struct LatentHeads {
+  std::vector<Weight<Split::kNone>> keys;
+  std::vector<Weight<Split::kNone>> values;
 };
 
 /// Names every weight of a model once; an implementation loads it, counts its bytes, or invents it. A model's `bind` is
@@ -40,9 +52,18 @@ class Binder {
     TRY_BIND(Bound bound, bind_matrix({{name, vocab, 0}}, hidden, BiasRule::kNone, Split::kNone, use));
     return Weight<Split::kNone>{std::move(bound.name), std::move(bound.matrix), nullptr, {}};
   }
+  /// The matrix [experts, hidden] by whose products experts are chosen.
+  Result<Weight<Split::kNone>> router(const std::string& name, int64_t experts, int64_t hidden, BiasRule bias) {
+    TRY_BIND(Bound bound, bind_matrix({{name, experts}}, hidden, bias, Split::kNone, PackUse::kRouter));
+    return Weight<Split::kNone>{std::move(bound.name), std::move(bound.matrix), std::move(bound.bias), {}};
+  }
   virtual Result<Norm> norm(const std::string& name, int64_t size, float eps, NormRule rule) = 0;
   virtual Result<LayerNorm> layer_norm(const std::string& name, int64_t size, float eps) = 0;
-  /// Whether the checkpoint stores this matrix; for heads that may be tied.
+  /// Out of one matrix [heads * (nope_dim + value_dim), rank], in which each head's keys precede its values.
+  virtual Result<LatentHeads> latent_heads(const std::string& name, int heads, const LatentSpec& spec) = 0;
+  /// Numbers that stand on their own, named in full: "model.layers.0.self_attn.sinks".
+  virtual Result<std::shared_ptr<const PackedVector>> vector(const std::string& name, int64_t size) = 0;
+  /// Whether the checkpoint stores this matrix; for heads that may be tied, and for spellings that differ.
   virtual bool has(const std::string& name) const = 0;
 
  protected:

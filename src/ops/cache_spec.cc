@@ -2,8 +2,12 @@
 
 namespace vernier {
 
+int64_t CacheSpec::row_bytes() const {
+  return kv_heads * codec(stored).row_bytes(head_dim);
+}
+
 int64_t CacheSpec::bytes_per_token() const {
-  return 2 * kv_heads * codec(stored).row_bytes(head_dim);
+  return kind == CacheKind::kLatent ? row_bytes() : 2 * row_bytes();
 }
 
 }  // namespace vernier

@@ -9,7 +9,8 @@
 namespace vernier {
 
 enum class CacheKind : uint8_t {
-  kPairs,  ///< a key and a value for each token and head
+  kPairs,   ///< a key and a value for each token and head
+  kLatent,  ///< one row for each token and head, key and value at once; it has the scale of keys
 };
 
 /// What one layer keeps for each token: its kind, stored type, the scales of that type and the window. Scales act only
@@ -26,6 +27,7 @@ struct CacheSpec {
   std::optional<float> v_scale;
 
   int64_t bytes_per_token() const;  ///< keys and values together
+  int64_t row_bytes() const;        ///< of all heads' keys of one token
 };
 
 }  // namespace vernier

@@ -95,13 +95,54 @@ Partial ComposedOps::linear(const Shard& x, const Weight<Split::kRows>& weight) 
 Shard ComposedOps::gate(const Shard& gate_up, const GateSpec& spec) {
   CHECK(gate_up.cols() % 2 == 0, "gate and up have {} columns together", gate_up.cols());
   Shard out = make<ActivationKind::kShard>(gate_up.rows(), gate_up.cols() / 2);
-  activate_multiply(gate_up.id(*this), spec.act, out.id(*this));
+  activate_multiply(gate_up.id(*this), spec, out.id(*this));
   return out;
 }
 
 Shard ComposedOps::activate(const Shard& x, Act act) {
   Shard out = copy(x);
   activate_each(out.id(*this), act);
+  return out;
+}
+
+/// The choices of all rows, [rows, spec.chosen].
+std::vector<ChosenExpert> ComposedOps::route(const Value& x, const ExpertsLayer& layer) {
+  const Value logits = linear(x, layer.router);
+  const std::vector<float> numbers = download(logits.id(*this));
+  const std::vector<float> correction = layer.correction ? download(*layer.correction) : std::vector<float>();
+  const auto experts = static_cast<size_t>(layer.spec.experts), each = static_cast<size_t>(layer.spec.chosen);
+  std::vector<ChosenExpert> chosen(static_cast<size_t>(x.rows()) * each);
+  for (size_t row = 0; row < static_cast<size_t>(x.rows()); ++row) {
+    route_row(layer.spec, std::span(numbers).subspan(row * experts, experts), correction,
+              std::span(chosen).subspan(row * each, each));
+  }
+  return chosen;
+}
+
+Partial ComposedOps::experts(const Value& x, const ExpertsLayer& layer) {
+  const ExpertsSpec& spec = layer.spec;
+  CHECK(layer.router.outputs() == spec.experts && static_cast<int>(layer.gate_up.size()) == spec.experts &&
+            static_cast<int>(layer.down.size()) == spec.experts,
+        "{}: a router of {}, {} and {} matrices for {} experts", layer.name, layer.router.outputs(),
+        layer.gate_up.size(), layer.down.size(), spec.experts);
+  const std::vector<ChosenExpert> chosen = route(x, layer);
+  Partial out = make<ActivationKind::kPartial>(x.rows(), x.cols());
+  clear(out.id(*this));
+  for (int expert = 0; expert < spec.experts; ++expert) {
+    std::vector<int32_t> rows;
+    std::vector<float> weights;
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      if (chosen[i].expert != expert) continue;
+      rows.push_back(static_cast<int32_t>(i / static_cast<size_t>(spec.chosen)));
+      weights.push_back(chosen[i].weight);
+    }
+    if (rows.empty()) continue;
+    Value own = make<ActivationKind::kWhole>(static_cast<int64_t>(rows.size()), x.cols());
+    copy_rows(x.id(*this), rows, own.id(*this));
+    const auto at = static_cast<size_t>(expert);
+    const Partial answer = linear(gate(linear(own, layer.gate_up[at]), spec.gate), layer.down[at]);
+    scatter_add(answer.id(*this), rows, weights, out.id(*this));
+  }
   return out;
 }
 
@@ -158,6 +199,61 @@ Shard ComposedOps::attend(const Shard& qkv, const AttnLayer& layer) {
   Shard out = make<ActivationKind::kShard>(qkv.rows(), spec.q_cols());
   for (size_t sequence = 0; sequence < step_.sequences.size(); ++sequence) {
     for (int head = 0; head < spec.kv_heads; ++head) attend_head(array, layer, sequence, head, out.id(*this));
+  }
+  return out;
+}
+
+/// The rotating numbers that begin at `from`, pairs half a row apart and rotated, to column `column` of `to`.
+void ComposedOps::paste_rotated(Cell from, const LatentLayer& layer, Array to, int64_t column) {
+  const int dim = layer.spec.rope_dim;
+  const int64_t rows = step_.rows();
+  Shard turned = make<ActivationKind::kShard>(rows, dim);
+  for (int i = 0; i < dim; ++i) {
+    Shard one = make<ActivationKind::kShard>(rows, 1);
+    const int64_t source = layer.spec.neighbours ? (i < dim / 2 ? 2 * i : 2 * (i - dim / 2) + 1) : i;
+    copy_block({from.array, from.row, from.first + source}, one.id(*this));
+    paste(one.id(*this), {turned.id(*this), 0, i});
+  }
+  rotate(turned.id(*this), Heads{0, 1, dim}, layer.rope);
+  paste(turned.id(*this), {to, 0, column});
+}
+
+/// Queries that meet compressed rows, and those rows as key and as value: [rows, heads * row_dim | row_dim | row_dim].
+Shard ComposedOps::latent_rows(const Shard& q, const Value& compressed, const LatentLayer& layer) {
+  const LatentSpec& spec = layer.spec;
+  const int heads = layer.attn.spec.heads;
+  const int64_t rows = step_.rows(), row_dim = spec.row_dim(), key = heads * row_dim;
+  Shard out = make<ActivationKind::kShard>(rows, key + 2 * row_dim);
+  for (int head = 0; head < heads; ++head) {
+    const int64_t from = int64_t{head} * spec.query_dim(), to = head * row_dim;
+    paste_rotated({q.id(*this), 0, from + spec.nope_dim}, layer, out.id(*this), to);
+    Value own = make<ActivationKind::kWhole>(rows, spec.nope_dim);
+    copy_block({q.id(*this), 0, from}, own.id(*this));
+    paste(linear(own, layer.keys[static_cast<size_t>(head)]).id(*this), {out.id(*this), 0, to + spec.rope_dim});
+  }
+  Value latent = make<ActivationKind::kWhole>(rows, spec.rank);
+  copy_block({compressed.id(*this), 0, 0}, latent.id(*this));
+  normalize(latent.id(*this), Heads{0, 1, spec.rank}, *layer.norm.weight, layer.norm.eps);
+  for (int64_t to : {key, key + row_dim}) {
+    paste_rotated({compressed.id(*this), 0, spec.rank}, layer, out.id(*this), to);
+    paste(latent.id(*this), {out.id(*this), 0, to + spec.rope_dim});
+  }
+  return out;
+}
+
+Shard ComposedOps::attend_latent(const Shard& q, const Value& compressed, const LatentLayer& layer) {
+  const LatentSpec& spec = layer.spec;
+  const int heads = layer.attn.spec.heads;
+  CHECK(q.cols() == int64_t{heads} * spec.query_dim() && compressed.cols() == spec.row_dim(),
+        "queries of {} columns and rows of {}, expected {} x {} and {}", q.cols(), compressed.cols(), heads,
+        spec.query_dim(), spec.row_dim());
+  const Shard means = attend(latent_rows(q, compressed, layer), layer.attn);
+  Shard out = make<ActivationKind::kShard>(q.rows(), int64_t{heads} * spec.value_dim);
+  for (int head = 0; head < heads; ++head) {
+    Value own = make<ActivationKind::kWhole>(q.rows(), spec.rank);
+    copy_block({means.id(*this), 0, int64_t{head} * spec.row_dim() + spec.rope_dim}, own.id(*this));
+    paste(linear(own, layer.values[static_cast<size_t>(head)]).id(*this),
+          {out.id(*this), 0, int64_t{head} * spec.value_dim});
   }
   return out;
 }

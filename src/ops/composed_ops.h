@@ -25,8 +25,10 @@ class ComposedOps : public Ops, private ActivationOwner {
   Shard linear(const Value& x, const Weight<Split::kColumns>& weight) override;
   Partial linear(const Shard& x, const Weight<Split::kRows>& weight) override;
   Shard attend(const Shard& qkv, const AttnLayer& layer) override;
+  Shard attend_latent(const Shard& q, const Value& compressed, const LatentLayer& layer) override;
   Shard gate(const Shard& gate_up, const GateSpec& spec) override;
   Shard activate(const Shard& x, Act act) override;
+  Partial experts(const Value& x, const ExpertsLayer& layer) override;
   Value reduce(Partial x) override;
   Value reduce_add(Partial x, Value residual) override;
   Value add(Value x, Value residual) override;
@@ -69,14 +71,18 @@ class ComposedOps : public Ops, private ActivationOwner {
   virtual void gather(const PackedMatrix& table, std::span<const int32_t> rows, Array out) = 0;
   virtual void copy_rows(Array x, std::span<const int32_t> rows, Array out) = 0;
   virtual void copy_block(const Cell& corner, Array out) = 0;               ///< as much of an array as `out` holds
+  virtual void paste(Array x, const Cell& corner) = 0;                      ///< all of `x` into a larger array
   virtual void matmul(Array x, const PackedMatrix& weight, Array out) = 0;  ///< x W^T
   virtual void add_vector(Array x, const PackedVector& vector) = 0;         ///< to each row
   virtual void accumulate(Array x, Array y) = 0;                            ///< x += y
+  virtual void clear(Array x) = 0;                                          ///< x = 0
+  /// out[rows[i]] += weights[i] * x[i].
+  virtual void scatter_add(Array x, std::span<const int32_t> rows, std::span<const float> weights, Array out) = 0;
   virtual void scale(Array x, float factor) = 0;
   virtual void normalize(Array x, const Heads& heads, const PackedVector& weight, float eps) = 0;  ///< each head
   virtual void standardize(Array x, const LayerNorm& norm) = 0;  ///< each row: mean 0, variance 1, weight, bias
   virtual void rotate(Array x, const Heads& heads, const RopeSpec& spec) = 0;  ///< at the step's positions
-  virtual void activate_multiply(Array gate_up, Act act, Array out) = 0;       ///< act(left half) * right half
+  virtual void activate_multiply(Array gate_up, const GateSpec& spec, Array out) = 0;
   virtual void activate_each(Array x, Act act) = 0;
   virtual void squash(Array x, float cap) = 0;  ///< cap * tanh(x / cap)
   virtual void cache_write(Array x, const Heads& heads, const AttnLayer& layer, KvRole role) = 0;
@@ -88,6 +94,7 @@ class ComposedOps : public Ops, private ActivationOwner {
   /// cell = sum over k of weights[0, k - begin] * values[k].
   virtual void mix_rows(Array weights, Array values, int64_t begin, int64_t end, const Cell& cell) = 0;
   virtual std::vector<float> download(Array x) const = 0;
+  virtual std::vector<float> download(const PackedVector& vector) const = 0;
 
  private:
   void release(int32_t id) override;
@@ -99,6 +106,9 @@ class ComposedOps : public Ops, private ActivationOwner {
   Activation<To> product(const Activation<From>& x, const PackedMatrix& matrix, const PackedVector* bias);
   template <ActivationKind K>
   Activation<K> copy(const Activation<K>& x);
+  std::vector<ChosenExpert> route(const Value& x, const ExpertsLayer& layer);
+  void paste_rotated(Cell from, const LatentLayer& layer, Array to, int64_t column);
+  Shard latent_rows(const Shard& q, const Value& compressed, const LatentLayer& layer);
   void attend_head(Array q, const AttnLayer& layer, size_t sequence, int kv_head, Array out);
 
   StepView step_;

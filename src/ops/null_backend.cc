@@ -35,6 +35,14 @@ const char* describe(Act act) {
   return act == Act::kSilu ? "silu" : act == Act::kGeluTanh ? "gelu_tanh" : "gelu";
 }
 
+std::string describe(const GateSpec& spec) {
+  std::string text = describe(spec.act);
+  if (spec.limit > 0) text += fmt::format(", clamped at {:g}", spec.limit);
+  if (spec.slope != 1) text += fmt::format(", slope {:g}", spec.slope);
+  if (spec.up_offset != 0) text += fmt::format(", up + {:g}", spec.up_offset);
+  return text;
+}
+
 std::string describe(const AttnSpec& spec) {
   std::string text =
       fmt::format("{}/{} heads of {}, scale {:.6g}", spec.heads, spec.kv_heads, spec.head_dim, spec.scale);
@@ -93,11 +101,16 @@ Value NullOps::layer_norm(const Value& x, const LayerNorm& norm) {
   return make<ActivationKind::kWhole>(x.rows(), x.cols());
 }
 
-template <ActivationKind To, ActivationKind From, Split S>
-Activation<To> NullOps::product(const Activation<From>& x, const Weight<S>& weight) {
-  CHECK(x.cols() == weight.inputs(), "{} columns times '{}' of {}", x.cols(), weight.name, weight.inputs());
+template <Split S>
+void NullOps::check_product(int64_t cols, const Weight<S>& weight) {
+  CHECK(cols == weight.inputs(), "{} columns times '{}' of {}", cols, weight.name, weight.inputs());
   CHECK(weight.bias == nullptr || weight.bias->size() == weight.outputs(), "a bias of {} on {} outputs",
         weight.bias->size(), weight.outputs());
+}
+
+template <ActivationKind To, ActivationKind From, Split S>
+Activation<To> NullOps::product(const Activation<From>& x, const Weight<S>& weight) {
+  check_product(x.cols(), weight);
   constexpr const char* kCut = S == Split::kNone ? "whole" : S == Split::kColumns ? "columns" : "rows";
   trace_.push_back(fmt::format("linear {} {}{} [{}, {}] -> [{}, {}]", weight.name, kCut,
                                weight.bias != nullptr ? " + bias" : "", x.rows(), x.cols(), x.rows(),
@@ -128,15 +141,70 @@ Shard NullOps::attend(const Shard& qkv, const AttnLayer& layer) {
   return make<ActivationKind::kShard>(qkv.rows(), spec.q_cols());
 }
 
+Shard NullOps::attend_latent(const Shard& q, const Value& compressed, const LatentLayer& layer) {
+  const LatentSpec& spec = layer.spec;
+  const AttnSpec& attn = layer.attn.spec;
+  const auto heads = static_cast<size_t>(attn.heads);
+  CHECK(q.cols() == int64_t{attn.heads} * spec.query_dim() && compressed.cols() == spec.row_dim(),
+        "queries of {} columns and rows of {}, expected {} x {} and {}", q.cols(), compressed.cols(), attn.heads,
+        spec.query_dim(), spec.row_dim());
+  CHECK(layer.keys.size() == heads && layer.values.size() == heads, "{} and {} matrices for {} heads",
+        layer.keys.size(), layer.values.size(), attn.heads);
+  CHECK(attn.kv_heads == 1 && attn.head_dim == spec.row_dim() && attn.rope.dim == 0, "{} KV heads of {} for rows of {}",
+        attn.kv_heads, attn.head_dim, spec.row_dim());
+  CHECK(layer.norm.weight->size() == spec.rank, "a norm of {} on {} numbers", layer.norm.weight->size(), spec.rank);
+  for (size_t head = 0; head < heads; ++head) {
+    check_product(spec.nope_dim, layer.keys[head]);
+    check_product(spec.rank, layer.values[head]);
+    CHECK(layer.keys[head].outputs() == spec.rank && layer.values[head].outputs() == spec.value_dim,
+          "head {}: {} and {} outputs", head, layer.keys[head].outputs(), layer.values[head].outputs());
+  }
+  trace_.push_back(fmt::format(
+      "attend_latent layer {} class {}: rows of {} + {}, heads of {} + {} and {}; {}, rope {}{} "
+      "[{}, {}]",
+      layer.attn.layer, layer.attn.cache_class, spec.rank, spec.rope_dim, spec.nope_dim, spec.rope_dim, spec.value_dim,
+      describe(attn), layer.rope.to_string(), spec.neighbours ? ", pairs side by side" : "", q.rows(), q.cols()));
+  const auto rows = make<ActivationKind::kShard>(q.rows(), int64_t{attn.heads + 2} * spec.row_dim());
+  const auto means = make<ActivationKind::kShard>(q.rows(), int64_t{attn.heads} * spec.row_dim());
+  return make<ActivationKind::kShard>(q.rows(), int64_t{attn.heads} * spec.value_dim);
+}
+
 Shard NullOps::gate(const Shard& gate_up, const GateSpec& spec) {
   CHECK(gate_up.cols() % 2 == 0, "gate and up have {} columns together", gate_up.cols());
-  trace_.push_back(fmt::format("gate {} [{}, {}]", describe(spec.act), gate_up.rows(), gate_up.cols()));
+  trace_.push_back(fmt::format("gate {} [{}, {}]", describe(spec), gate_up.rows(), gate_up.cols()));
   return make<ActivationKind::kShard>(gate_up.rows(), gate_up.cols() / 2);
 }
 
 Shard NullOps::activate(const Shard& x, Act act) {
   trace_.push_back(fmt::format("activate {} [{}, {}]", describe(act), x.rows(), x.cols()));
   return make<ActivationKind::kShard>(x.rows(), x.cols());
+}
+
+Partial NullOps::experts(const Value& x, const ExpertsLayer& layer) {
+  const ExpertsSpec& spec = layer.spec;
+  const auto experts = static_cast<size_t>(spec.experts);
+  CHECK(layer.gate_up.size() == experts && layer.down.size() == experts, "{}: {} and {} matrices for {} experts",
+        layer.name, layer.gate_up.size(), layer.down.size(), spec.experts);
+  check_product(x.cols(), layer.router);
+  CHECK(layer.router.outputs() == spec.experts, "a router of {} for {} experts", layer.router.outputs(), spec.experts);
+  CHECK(layer.correction == nullptr || layer.correction->size() == spec.experts, "{} corrections for {} experts",
+        layer.correction->size(), spec.experts);
+  for (size_t i = 0; i < experts; ++i) {
+    check_product(x.cols(), layer.gate_up[i]);
+    check_product(spec.width, layer.down[i]);
+    CHECK(layer.gate_up[i].outputs() == 2 * spec.width && layer.down[i].outputs() == x.cols(),
+          "expert {} of {}: {} and {} outputs for a width of {} on {} columns", i, layer.name,
+          layer.gate_up[i].outputs(), layer.down[i].outputs(), spec.width, x.cols());
+  }
+  const bool biased = layer.gate_up.front().bias != nullptr;
+  trace_.push_back(fmt::format("experts {}: {}, {}{}{}{} [{}, {}]", layer.name, spec.to_string(),
+                               describe(spec.gate.act), layer.router.bias != nullptr ? ", router + bias" : "",
+                               layer.correction != nullptr ? ", scores corrected" : "",
+                               biased ? ", experts + bias" : "", x.rows(), x.cols()));
+  // Meanwhile: the logits and, at most, all rows at one expert.
+  const auto logits = make<ActivationKind::kWhole>(x.rows(), spec.experts);
+  const auto gate_up = make<ActivationKind::kShard>(x.rows(), 2 * spec.width);
+  return make<ActivationKind::kPartial>(x.rows(), x.cols());
 }
 
 Value NullOps::reduce(Partial x) {

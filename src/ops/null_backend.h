@@ -25,8 +25,10 @@ class NullOps final : public Ops, private ActivationOwner {
   Shard linear(const Value& x, const Weight<Split::kColumns>& weight) override;
   Partial linear(const Shard& x, const Weight<Split::kRows>& weight) override;
   Shard attend(const Shard& qkv, const AttnLayer& layer) override;
+  Shard attend_latent(const Shard& q, const Value& compressed, const LatentLayer& layer) override;
   Shard gate(const Shard& gate_up, const GateSpec& spec) override;
   Shard activate(const Shard& x, Act act) override;
+  Partial experts(const Value& x, const ExpertsLayer& layer) override;
   Value reduce(Partial x) override;
   Value reduce_add(Partial x, Value residual) override;
   Value add(Value x, Value residual) override;
@@ -43,6 +45,8 @@ class NullOps final : public Ops, private ActivationOwner {
   Activation<K> make(int64_t rows, int64_t cols);
   template <ActivationKind To, ActivationKind From, Split S>
   Activation<To> product(const Activation<From>& x, const Weight<S>& weight);
+  template <Split S>
+  static void check_product(int64_t cols, const Weight<S>& weight);
 
   StepView step_;
   int64_t max_rows_;

@@ -6,6 +6,8 @@
 
 #include "base/result.h"
 #include "ops/attn_spec.h"
+#include "ops/experts_spec.h"
+#include "ops/gate_spec.h"
 #include "ops/sample_spec.h"
 #include "ops/step_view.h"
 #include "ops/value.h"
@@ -13,21 +15,10 @@
 
 namespace vernier {
 
-enum class Act : uint8_t {
-  kSilu,
-  kGeluTanh,  ///< the approximation
-  kGelu,      ///< x times the normal distribution's integral up to x
-};
-
 /// Which row of a table each row of the step takes.
 enum class LookUp : uint8_t {
   kPosition,
   kFirst,  ///< row 0 for all
-};
-
-/// act(gate) * up over [gate | up] columns.
-struct GateSpec {
-  Act act = Act::kSilu;
 };
 
 /// One layer's attention: what it is, its cache, and its small weights (null where the spec has none).
@@ -39,6 +30,26 @@ struct AttnLayer {
   std::shared_ptr<const PackedVector> k_norm;  ///< [head_dim]
   float qk_norm_eps = 0;
   std::shared_ptr<const PackedVector> sinks;  ///< [heads]
+};
+
+/// One layer's attention over compressed rows.
+struct LatentLayer {
+  AttnLayer attn;  ///< over the cached rows, [rope_dim | rank] each: one KV head; nothing is rotated there any more
+  LatentSpec spec;
+  RopeSpec rope;
+  Norm norm;                                 ///< of the `rank` numbers
+  std::vector<Weight<Split::kNone>> keys;    ///< of each head, [rank, nope_dim]: from its query to what meets the rows
+  std::vector<Weight<Split::kNone>> values;  ///< of each head, [value_dim, rank]: from the rows' mean to its answer
+};
+
+/// One layer's experts: what they are, and their weights.
+struct ExpertsLayer {
+  std::string name;  ///< of the layer's experts in the checkpoint, for reports
+  ExpertsSpec spec;
+  Weight<Split::kNone> router;                     ///< [experts, hidden]; its bias is part of the logits
+  std::shared_ptr<const PackedVector> correction;  ///< [experts] of scores, for the choice alone; null: none
+  std::vector<Weight<Split::kColumns>> gate_up;    ///< of each expert, [2 width, hidden]
+  std::vector<Weight<Split::kRows>> down;          ///< of each expert, [hidden, width]
 };
 
 /// The coarse operations: the only thing a model sees. Every one exists on every backend; what differs is speed, never
@@ -67,8 +78,13 @@ class Ops {
   /// visible keys. [rows, heads * head_dim]. Without `causal` nothing is written: every row sees all rows that its
   /// sequence has in this step, which are all of it.
   virtual Shard attend(const Shard& qkv, const AttnLayer& layer) = 0;
+  /// From queries [rows, heads * query_dim] and compressed rows [rows, rank | rope_dim]: norm and rope, write of the
+  /// row to the cache, attention over the sequence's visible rows. [rows, heads * value_dim].
+  virtual Shard attend_latent(const Shard& q, const Value& compressed, const LatentLayer& layer) = 0;
   virtual Shard gate(const Shard& gate_up, const GateSpec& spec) = 0;
   virtual Shard activate(const Shard& x, Act act) = 0;
+  /// For each row its chosen experts' answers, weighted and summed in order of the experts' numbers: [rows, hidden].
+  virtual Partial experts(const Value& x, const ExpertsLayer& layer) = 0;
 
   /// Sum over ranks.
   virtual Value reduce(Partial x) = 0;

@@ -76,13 +76,16 @@ Problem linear_problem(const PackedMatrix& matrix, int64_t batch_rows) {
 }
 
 Problem attend_problem(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) {
-  return Problem{"attend",
-                 {{"cache", spec.causal ? std::string(codec(cache.stored).name) : "none"},
-                  {"heads", std::to_string(spec.heads)},
-                  {"kv_heads", std::to_string(spec.kv_heads)},
-                  {"head_dim", std::to_string(spec.head_dim)},
-                  {"window", spec.window ? std::to_string(*spec.window) : "none"},
-                  {"batch", std::to_string(batch_rows)}}};
+  Problem problem{"attend",
+                  {{"cache", spec.causal ? std::string(codec(cache.stored).name) : "none"},
+                   {"heads", std::to_string(spec.heads)},
+                   {"kv_heads", std::to_string(spec.kv_heads)},
+                   {"head_dim", std::to_string(spec.head_dim)},
+                   {"window", spec.window ? std::to_string(*spec.window) : "none"}}};
+  if (spec.sinks) problem.facts.push_back({"sinks", std::to_string(spec.heads)});
+  if (spec.soft_cap > 0) problem.facts.push_back({"soft_cap", fmt::format("{:g}", spec.soft_cap)});
+  problem.facts.push_back({"batch", std::to_string(batch_rows)});
+  return problem;
 }
 
 }  // namespace vernier

@@ -39,9 +39,8 @@ RefKvStore::RefKvStore(const KvLayout& layout) : layout_(layout) {
     layer.scale[static_cast<size_t>(KvRole::kKey)] = spec.k_scale.value_or(1);
     layer.scale[static_cast<size_t>(KvRole::kValue)] = spec.v_scale.value_or(1);
     int64_t tokens = int64_t{layout.class_blocks[static_cast<size_t>(spec.cache_class)]} * layout.block_tokens;
-    for (auto& bytes : layer.bytes) {
-      bytes.assign(static_cast<size_t>(tokens * spec.bytes_per_token() / 2), std::byte{0xFF});
-    }
+    layer.one_row = spec.kind == CacheKind::kLatent;
+    for (auto& bytes : layer.bytes) bytes.assign(static_cast<size_t>(tokens * spec.row_bytes()), std::byte{0xFF});
     layers_.push_back(std::move(layer));
   }
 }

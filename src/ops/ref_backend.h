@@ -40,12 +40,12 @@ class RefKvStore final : public KvStore {
   template <KvRole R>
   KvWriter<R> writer(int layer) {
     Layer& at = layers_[static_cast<size_t>(layer)];
-    return {at.bytes[static_cast<size_t>(R)].data(), at.extents, at.stored, at.scale[static_cast<size_t>(R)]};
+    return {at.bytes[at.place<R>()].data(), at.extents, at.stored, at.scale[at.place<R>()]};
   }
   template <KvRole R>
   KvReader<R> reader(int layer) const {
     const Layer& at = layers_[static_cast<size_t>(layer)];
-    return {at.bytes[static_cast<size_t>(R)].data(), at.extents, at.stored, at.scale[static_cast<size_t>(R)]};
+    return {at.bytes[at.place<R>()].data(), at.extents, at.stored, at.scale[at.place<R>()]};
   }
 
  private:
@@ -54,6 +54,12 @@ class RefKvStore final : public KvStore {
     CodecId stored = CodecId::kF32;
     float scale[2] = {1, 1};          // by KvRole
     std::vector<std::byte> bytes[2];  // by KvRole
+    bool one_row = false;             // values are the keys
+
+    template <KvRole R>
+    size_t place() const {
+      return one_row ? static_cast<size_t>(KvRole::kKey) : static_cast<size_t>(R);
+    }
   };
   KvLayout layout_;
   std::vector<Layer> layers_;

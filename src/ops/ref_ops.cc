@@ -20,8 +20,8 @@ const RefMatrix& matrix_of(const PackedMatrix& matrix) {
   return *ours;
 }
 
-double activated(double x, Act act) {
-  if (act == Act::kSilu) return x / (1 + std::exp(-x));
+double activated(double x, Act act, double slope = 1) {
+  if (act == Act::kSilu) return x / (1 + std::exp(-slope * x));
   if (act == Act::kGelu) return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
   double inner = std::sqrt(2 * std::numbers::inv_pi) * (x + 0.044715 * x * x * x);
   return 0.5 * x * (1 + std::tanh(inner));
@@ -75,6 +75,13 @@ void RefOps::copy_block(const Cell& corner, Array out) {
   }
 }
 
+void RefOps::paste(Array x, const Cell& corner) {
+  for (int64_t row = 0; row < at(x).rows; ++row) {
+    const double* from = at(x).row(row);
+    std::copy(from, from + at(x).cols, at(corner.array).row(corner.row + row) + corner.first);
+  }
+}
+
 void RefOps::matmul(Array x, const PackedMatrix& weight, Array out) {
   const RefMatrix& matrix = matrix_of(weight);
   std::vector<float> decoded(static_cast<size_t>(weight.cols()));
@@ -99,6 +106,18 @@ void RefOps::add_vector(Array x, const PackedVector& vector) {
 
 void RefOps::accumulate(Array x, Array y) {
   for (size_t i = 0; i < at(x).values.size(); ++i) at(x).values[i] += at(y).values[i];
+}
+
+void RefOps::clear(Array x) {
+  std::ranges::fill(at(x).values, 0.0);
+}
+
+void RefOps::scatter_add(Array x, std::span<const int32_t> rows, std::span<const float> weights, Array out) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const double* from = at(x).row(static_cast<int64_t>(i));
+    double* to = at(out).row(rows[i]);
+    for (int64_t c = 0; c < at(x).cols; ++c) to[c] += double{weights[i]} * from[c];
+  }
 }
 
 void RefOps::scale(Array x, float factor) {
@@ -136,6 +155,7 @@ void RefOps::standardize(Array x, const LayerNorm& norm) {
 void RefOps::rotate(Array x, const Heads& heads, const RopeSpec& spec) {
   const std::vector<float> frequencies = spec.frequencies();
   const size_t pairs = frequencies.size();
+  const double magnitude = spec.magnitude();
   for (int64_t row = 0; row < at(x).rows; ++row) {
     const double position = step().positions[static_cast<size_t>(row)];
     for (int head = 0; head < heads.count; ++head) {
@@ -143,18 +163,25 @@ void RefOps::rotate(Array x, const Heads& heads, const RopeSpec& spec) {
       for (size_t i = 0; i < pairs; ++i) {
         const double angle = position * double{frequencies[i]};
         const double low = values[i], high = values[i + pairs];
-        values[i] = low * std::cos(angle) - high * std::sin(angle);
-        values[i + pairs] = high * std::cos(angle) + low * std::sin(angle);
+        values[i] = magnitude * (low * std::cos(angle) - high * std::sin(angle));
+        values[i + pairs] = magnitude * (high * std::cos(angle) + low * std::sin(angle));
       }
     }
   }
 }
 
-void RefOps::activate_multiply(Array gate_up, Act act, Array out) {
+void RefOps::activate_multiply(Array gate_up, const GateSpec& spec, Array out) {
+  CHECK(spec.slope == 1 || spec.act == Act::kSilu, "a slope of {} of an activation other than silu", spec.slope);
   const int64_t half = at(out).cols;
+  const double limit = spec.limit > 0 ? double{spec.limit} : std::numeric_limits<double>::infinity();
   for (int64_t row = 0; row < at(out).rows; ++row) {
     const double* in = at(gate_up).row(row);
-    for (int64_t i = 0; i < half; ++i) at(out).row(row)[i] = activated(in[i], act) * in[half + i];
+    for (int64_t i = 0; i < half; ++i) {
+      // A NaN stays one: it is no smaller than the limit.
+      const double gate = in[i] > limit ? limit : in[i];
+      const double up = in[half + i] > limit ? limit : in[half + i] < -limit ? -limit : in[half + i];
+      at(out).row(row)[i] = activated(gate, spec.act, double{spec.slope}) * (up + double{spec.up_offset});
+    }
   }
 }
 
@@ -237,6 +264,10 @@ void RefOps::mix_rows(Array weights, Array values, int64_t begin, int64_t end, c
 std::vector<float> RefOps::download(Array x) const {
   const Numbers& numbers = arrays_[static_cast<size_t>(x)];
   return std::vector<float>(numbers.values.begin(), numbers.values.end());
+}
+
+std::vector<float> RefOps::download(const PackedVector& vector) const {
+  return numbers_of(vector);
 }
 
 }  // namespace vernier

@@ -20,14 +20,17 @@ class RefOps final : public ComposedOps {
   void gather(const PackedMatrix& table, std::span<const int32_t> rows, Array out) override;
   void copy_rows(Array x, std::span<const int32_t> rows, Array out) override;
   void copy_block(const Cell& corner, Array out) override;
+  void paste(Array x, const Cell& corner) override;
   void matmul(Array x, const PackedMatrix& weight, Array out) override;
   void add_vector(Array x, const PackedVector& vector) override;
   void accumulate(Array x, Array y) override;
+  void clear(Array x) override;
+  void scatter_add(Array x, std::span<const int32_t> rows, std::span<const float> weights, Array out) override;
   void scale(Array x, float factor) override;
   void normalize(Array x, const Heads& heads, const PackedVector& weight, float eps) override;
   void standardize(Array x, const LayerNorm& norm) override;
   void rotate(Array x, const Heads& heads, const RopeSpec& spec) override;
-  void activate_multiply(Array gate_up, Act act, Array out) override;
+  void activate_multiply(Array gate_up, const GateSpec& spec, Array out) override;
   void activate_each(Array x, Act act) override;
   void squash(Array x, float cap) override;
   void cache_write(Array x, const Heads& heads, const AttnLayer& layer, KvRole role) override;
@@ -36,6 +39,7 @@ class RefOps final : public ComposedOps {
   void softmax(Array scores, const PackedVector* sinks, int head) override;
   void mix_rows(Array weights, Array values, int64_t begin, int64_t end, const Cell& cell) override;
   std::vector<float> download(Array x) const override;
+  std::vector<float> download(const PackedVector& vector) const override;
 
  private:
   struct Numbers {

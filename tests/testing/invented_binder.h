@@ -33,6 +33,22 @@ class InventedBinder : public Binder {
     TRY_BIND(auto bias, backend_.upload(numbers(size, 0.2f)));
     return LayerNorm{name, std::move(norm.weight), std::move(bias), eps};
   }
+  Result<std::shared_ptr<const PackedVector>> vector(const std::string& name, int64_t size) override {
+    names.push_back(name);
+    return backend_.upload(numbers(size, 0.5f));
+  }
+  Result<LatentHeads> latent_heads(const std::string& name, int heads, const LatentSpec& spec) override {
+    LatentHeads made;
+    for (int head = 0; head < heads; ++head) {
+      TRY_BIND(Bound keys,
+               bind_matrix({{name, spec.rank}}, spec.nope_dim, BiasRule::kNone, Split::kNone, PackUse::kLinear));
+      TRY_BIND(Bound values,
+               bind_matrix({{name, spec.value_dim}}, spec.rank, BiasRule::kNone, Split::kNone, PackUse::kLinear));
+      made.keys.push_back({name, std::move(keys.matrix), nullptr, {}});
+      made.values.push_back({name, std::move(values.matrix), nullptr, {}});
+    }
+    return made;
+  }
   bool has(const std::string& name) const override { return stored_also.contains(name); }
 
  protected:

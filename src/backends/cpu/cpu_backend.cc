@@ -34,7 +34,8 @@ Features CpuBackend::features() const {
 
 Result<std::shared_ptr<const PackedMatrix>> CpuBackend::pack(std::span<const QTensor> segments, PackUse use) {
   TRY_STATUS(check_segments(segments));
-  TRY_BIND(std::shared_ptr<const CpuMatrix> matrix, pack_matrix(segments, use, isa_, numerics_, pool_, &arena_));
+  const Numerics numerics = use == PackUse::kRouter ? Numerics::kExact : numerics_;
+  TRY_BIND(std::shared_ptr<const CpuMatrix> matrix, pack_matrix(segments, use, isa_, numerics, pool_, &arena_));
   return std::shared_ptr<const PackedMatrix>(std::move(matrix));
 }
 

@@ -16,10 +16,10 @@ int64_t round_up(int64_t bytes) {
   return (bytes + kPoolAlignment - 1) / kPoolAlignment * kPoolAlignment;
 }
 
-/// Bytes of one layer's keys, and as many for its values.
+/// Bytes of one layer's keys, and as many for its values where it has those.
 int64_t pool_bytes(const KvLayout& layout, const CacheSpec& spec) {
   int64_t tokens = int64_t{layout.class_blocks[static_cast<size_t>(spec.cache_class)]} * layout.block_tokens;
-  return tokens * spec.bytes_per_token() / 2;
+  return tokens * spec.row_bytes();
 }
 
 }  // namespace
@@ -32,7 +32,7 @@ Result<std::unique_ptr<CpuKvStore>> CpuKvStore::make(const KvLayout& layout) {
       return unsupported("layer {}: heads of {} numbers; attention on the CPU takes at most {}", spec.layer,
                          spec.head_dim, kMaxHeadDim);
     }
-    physical_bytes += 2 * round_up(pool_bytes(layout, spec));
+    physical_bytes += (spec.kind == CacheKind::kLatent ? 1 : 2) * round_up(pool_bytes(layout, spec));
   }
   physical_bytes = std::max(physical_bytes, kPoolAlignment);
   Result<PackedBytes> pages = PackedBytes::make(physical_bytes, PageUse::kFilledSlowly);
@@ -54,6 +54,11 @@ Result<std::unique_ptr<CpuKvStore>> CpuKvStore::make(const KvLayout& layout) {
     KvView<KvRole::kKey> keys{next, spec.stored, scaled ? spec.k_scale.value_or(1) : 1, extents};
     KvView<KvRole::kValue> values{next + step, spec.stored, scaled ? spec.v_scale.value_or(1) : 1, extents};
     next += 2 * step;
+    if (spec.kind == CacheKind::kLatent) {
+      next -= step;
+      values.codes = keys.codes;
+      values.scale = keys.scale;
+    }
     store->layers_.push_back({spec, keys, values});
   }
   return store;

@@ -118,6 +118,12 @@ const LinearKernels& linear_kernels(Isa isa) {
   return baseline::linear_kernels();
 }
 
+const CpuMatrix& cpu_matrix(const PackedMatrix& matrix) {
+  const auto* ours = dynamic_cast<const CpuMatrix*>(&matrix);
+  CHECK(ours != nullptr, "the matrix belongs to another backend");
+  return *ours;
+}
+
 CpuMatrix::CpuMatrix(int64_t rows, int64_t cols, std::vector<MatrixSegment> segments, PackedBytes bytes,
                      PackedInfo info, Isa isa, Numerics numerics)
     : PackedMatrix(rows, cols),

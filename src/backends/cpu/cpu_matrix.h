@@ -53,6 +53,9 @@ class CpuMatrix final : public PackedMatrix {
 
 const LinearKernels& linear_kernels(Isa isa);
 
+/// CHECKs that the matrix is this backend's.
+const CpuMatrix& cpu_matrix(const PackedMatrix& matrix);
+
 /// Packs the rows of all parts, one below the other, each with its own format and scales. Exact: `decode_packed_row`
 /// gives the bits of QTensor::decode_row (but for the sign of a zero). Refuses no codec of the table: what has no
 /// panel format of its own is stored as float numbers. The caller lets go of the file's pages. Memory comes from

@@ -11,12 +11,6 @@ namespace {
 
 constexpr int64_t kNumbersPerChunk = 16384;  // of work between the products: about 2 us
 
-const CpuMatrix& matrix_of(const PackedMatrix& matrix) {
-  const auto* ours = dynamic_cast<const CpuMatrix*>(&matrix);
-  CHECK(ours != nullptr, "the matrix belongs to another backend");
-  return *ours;
-}
-
 }  // namespace
 
 const RowKernels& row_kernels(Isa isa) {
@@ -34,7 +28,9 @@ CpuOps::CpuOps(Isa isa, ThreadPool& pool, CpuKvStore& kv, int64_t max_rows)
       kv_(kv),
       max_rows_(max_rows),
       attention_(isa, pool),
-      scratch_(pool.threads()) {}
+      scratch_(pool.threads()),
+      experts_(rows_, pool, scratch_),
+      latent_(rows_, pool, scratch_, attention_) {}
 
 // ---- activations ----
 
@@ -113,6 +109,7 @@ void CpuOps::begin(const StepView& step) {
   step_ = step;
   scratch_.begin_step();
   attention_.begin(step_);
+  latent_.begin(step_);
 }
 
 // ---- pending rows ----
@@ -132,8 +129,7 @@ void CpuOps::run_row(const void* context, const float* row, float* out, int64_t 
       if (node->act == Act::kSilu) return kernels->silu(row, cols, out);
       return (node->act == Act::kGelu ? kernels->gelu : kernels->gelu_tanh)(row, cols, out);
     default:
-      if (node->act == Act::kSilu) return kernels->gate_silu(row, row + cols, cols, out);
-      return (node->act == Act::kGelu ? kernels->gate_gelu : kernels->gate_gelu_tanh)(row, row + cols, cols, out);
+      return gate_row(*kernels, node->gate, row, cols, out);
   }
 }
 
@@ -195,7 +191,7 @@ void CpuOps::finish_product(Id product, float* out, bool add_into_out) {
 CpuOps::Id CpuOps::product_of(Id x, const PackedMatrix& matrix, const PackedVector* bias) {
   CHECK(node(x).cols == matrix.cols(), "{} columns into a matrix of {}", node(x).cols, matrix.cols());
   Id id = make_pending(State::kProduct, x, matrix.rows());
-  node(id).matrix = &matrix_of(matrix);
+  node(id).matrix = &cpu_matrix(matrix);
   node(id).bias = CpuVector::numbers(bias, matrix.rows());
   return id;
 }
@@ -207,7 +203,7 @@ Value CpuOps::embed(const Weight<Split::kNone>& table, float scale) {
     CHECK(token >= 0 && token < table.outputs(), "token {} of a vocabulary of {}", token, table.outputs());
   }
   Id id = make_ready(step_.rows(), table.inputs());
-  embed_rows(pool_, matrix_of(*table.matrix), step_.tokens, scale, numbers(id), table.inputs());
+  embed_rows(pool_, cpu_matrix(*table.matrix), step_.tokens, scale, numbers(id), table.inputs());
   return handle<ActivationKind::kWhole>(id);
 }
 
@@ -221,7 +217,7 @@ Value CpuOps::look_up(const Weight<Split::kNone>& table, LookUp by) {
     CHECK(row >= 0 && row < table.outputs(), "row {} of a table of {}", row, table.outputs());
   }
   Id id = make_ready(step_.rows(), table.inputs());
-  embed_rows(pool_, matrix_of(*table.matrix), rows, 1, numbers(id), table.inputs());
+  embed_rows(pool_, cpu_matrix(*table.matrix), rows, 1, numbers(id), table.inputs());
   return handle<ActivationKind::kWhole>(id);
 }
 
@@ -268,10 +264,22 @@ Shard CpuOps::attend(const Shard& qkv, const AttnLayer& layer) {
   return handle<ActivationKind::kShard>(id);
 }
 
+Shard CpuOps::attend_latent(const Shard& q, const Value& compressed, const LatentLayer& layer) {
+  const LatentSpec& spec = layer.spec;
+  const int64_t heads = layer.attn.spec.heads;
+  CHECK(q.cols() == heads * spec.query_dim() && compressed.cols() == spec.row_dim(),
+        "{} and {} columns for {} x {} and {}", q.cols(), compressed.cols(), heads, spec.query_dim(), spec.row_dim());
+  const float* queries = ready(q.id(*this));
+  const float* rows = ready(compressed.id(*this));
+  Id id = make_ready(q.rows(), heads * spec.value_dim);
+  latent_.run(layer, kv_, queries, rows, q.rows(), numbers(id));
+  return handle<ActivationKind::kShard>(id);
+}
+
 Shard CpuOps::gate(const Shard& gate_up, const GateSpec& spec) {
   CHECK(gate_up.cols() % 2 == 0, "gate and up side by side in {} columns", gate_up.cols());
   Id id = make_pending(State::kGate, gate_up.id(*this), gate_up.cols() / 2);
-  node(id).act = spec.act;
+  node(id).gate = spec;
   return handle<ActivationKind::kShard>(id);
 }
 
@@ -279,6 +287,14 @@ Shard CpuOps::activate(const Shard& x, Act act) {
   Id id = make_pending(State::kActivated, x.id(*this), x.cols());
   node(id).act = act;
   return handle<ActivationKind::kShard>(id);
+}
+
+Partial CpuOps::experts(const Value& x, const ExpertsLayer& layer) {
+  CHECK(x.cols() == layer.router.inputs(), "{} columns for experts of {}", x.cols(), layer.router.inputs());
+  const float* from = ready(x.id(*this));
+  Id id = make_ready(x.rows(), x.cols());
+  experts_.run(layer, from, x.rows(), numbers(id));
+  return handle<ActivationKind::kPartial>(id);
 }
 
 Value CpuOps::reduce(Partial x) {
@@ -296,6 +312,13 @@ CpuOps::Id CpuOps::own_or_copy(Id id) {
   return copy;
 }
 
+void CpuOps::add_numbers(const float* added, int64_t count, float* out) {
+  pool_.parallel_for(static_cast<int>((count + kNumbersPerChunk - 1) / kNumbersPerChunk), [&](int chunk) {
+    int64_t begin = chunk * kNumbersPerChunk, size = std::min(kNumbersPerChunk, count - begin);
+    rows_.add(out + begin, added + begin, size, out + begin);
+  });
+}
+
 Value CpuOps::reduce_add(Partial x, Value residual) {
   CHECK(x.rows() == residual.rows() && x.cols() == residual.cols(), "[{}, {}] plus [{}, {}]", x.rows(), x.cols(),
         residual.rows(), residual.cols());
@@ -305,7 +328,7 @@ Value CpuOps::reduce_add(Partial x, Value residual) {
   if (node(product).state == State::kProduct) {
     finish_product(product, numbers(sum), true);
   } else {
-    rows_.add(numbers(sum), numbers(product), x.rows() * x.cols(), numbers(sum));
+    add_numbers(numbers(product), x.rows() * x.cols(), numbers(sum));
   }
   return result;
 }
@@ -315,12 +338,7 @@ Value CpuOps::add(Value x, Value residual) {
         residual.rows(), residual.cols());
   const float* added = ready(x.id(*this));
   Id sum = own_or_copy(residual.id(*this));
-  float* out = numbers(sum);
-  int64_t count = x.rows() * x.cols();
-  pool_.parallel_for(static_cast<int>((count + kNumbersPerChunk - 1) / kNumbersPerChunk), [&](int chunk) {
-    int64_t begin = chunk * kNumbersPerChunk, size = std::min(kNumbersPerChunk, count - begin);
-    rows_.add(out + begin, added + begin, size, out + begin);
-  });
+  add_numbers(added, x.rows() * x.cols(), numbers(sum));
   return handle<ActivationKind::kWhole>(sum);
 }
 

@@ -5,7 +5,9 @@
 
 #include "backends/cpu/aligned_buffer.h"
 #include "backends/cpu/attention.h"
+#include "backends/cpu/cpu_experts.h"
 #include "backends/cpu/cpu_kv.h"
+#include "backends/cpu/cpu_latent.h"
 #include "backends/cpu/kernels/rows.h"
 #include "backends/cpu/linear.h"
 #include "base/thread_pool.h"
@@ -34,8 +36,10 @@ class CpuOps final : public Ops, private ActivationOwner {
   Shard linear(const Value& x, const Weight<Split::kColumns>& weight) override;
   Partial linear(const Shard& x, const Weight<Split::kRows>& weight) override;
   Shard attend(const Shard& qkv, const AttnLayer& layer) override;
+  Shard attend_latent(const Shard& q, const Value& compressed, const LatentLayer& layer) override;
   Shard gate(const Shard& gate_up, const GateSpec& spec) override;
   Shard activate(const Shard& x, Act act) override;
+  Partial experts(const Value& x, const ExpertsLayer& layer) override;
   Value reduce(Partial x) override;
   Value reduce_add(Partial x, Value residual) override;
   Value add(Value x, Value residual) override;
@@ -71,6 +75,7 @@ class CpuOps final : public Ops, private ActivationOwner {
     const float* norm_bias = nullptr;
     float norm_eps = 0;
     Act act = Act::kSilu;
+    GateSpec gate;
     const CpuMatrix* matrix = nullptr;
     const float* bias = nullptr;
   };
@@ -99,6 +104,7 @@ class CpuOps final : public Ops, private ActivationOwner {
   void finish_product(Id product, float* out, bool add_into_out);
   Id product_of(Id x, const PackedMatrix& matrix, const PackedVector* bias);
   Id own_or_copy(Id id);
+  void add_numbers(const float* added, int64_t count, float* out);
   Result<SampledToken> sample_one(const float* logits, int64_t vocab, const SampleSpec& spec);
   SampledToken pick_largest(const float* logits, int64_t vocab, float most, bool logprob);
   float largest_of(const float* logits, int64_t vocab);
@@ -109,6 +115,8 @@ class CpuOps final : public Ops, private ActivationOwner {
   int64_t max_rows_;
   Attention attention_;
   LinearScratch scratch_;
+  CpuExperts experts_;
+  CpuLatent latent_;
   StepView step_;
   int64_t live_ = 0;
   std::vector<Node> nodes_;

@@ -382,10 +382,27 @@ void linear(ThreadPool& pool, LinearScratch& scratch, const CpuMatrix& matrix, c
   grow_threads(scratch, matrix);
   stage_rows(product);
   const int64_t chunks = plan(pool.threads(), matrix, input.rows, scratch.work);
-  announce(pool, scratch, chunks);
+  if (input.read_ahead) announce(pool, scratch, chunks);
   pool.parallel_for(static_cast<int>(chunks), [&](int chunk, int thread) {
     run_chunk(product, chunk, scratch.threads[static_cast<size_t>(thread)]);
   });
+}
+
+void reserve_linear(LinearScratch& scratch, const CpuMatrix& matrix, int64_t rows) {
+  grow_threads(scratch, matrix);
+  int64_t padded_cols = ceil_div(matrix.cols(), 32) * 32;
+  for (const MatrixSegment& segment : matrix.segments()) padded_cols = std::max(padded_cols, segment.layout.cols);
+  for (const MatrixSegment& segment : matrix.segments()) {
+    if (choose_linear(matrix, segment, rows, nullptr) == LinearKernel::kBf16Tile) {
+      scratch.bf16.reserve(rows * (padded_cols + kRowGap));
+    } else if (!matrix.is_integer(segment)) {
+      scratch.floats.reserve(rows * padded_cols);
+    } else if (int_format(segment.layout.format).group == 16) {
+      reserve(scratch.group16, 16, rows, padded_cols);
+    } else {
+      reserve(scratch.group32, 32, rows, padded_cols);
+    }
+  }
 }
 
 void embed_rows(ThreadPool& pool, const CpuMatrix& matrix, std::span<const int32_t> tokens, float scale, float* out,

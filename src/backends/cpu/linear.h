@@ -24,7 +24,8 @@ struct LinearInput {
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t stride = 0;
-  RowPrologue prologue;
+  RowPrologue prologue = {};
+  bool read_ahead = true;  ///< the next step will multiply by this matrix at this place, as a rule
 };
 
 /// Memory that matrix products work in; grows to the largest product seen and never shrinks, so that a steady stream of
@@ -85,6 +86,9 @@ struct LinearOutput {
 
 void linear(ThreadPool& pool, LinearScratch& scratch, const CpuMatrix& matrix, const LinearInput& input,
             const LinearOutput& output);
+
+/// Makes room for products of up to `rows` rows with this matrix, or with one of its size and formats.
+void reserve_linear(LinearScratch& scratch, const CpuMatrix& matrix, int64_t rows);
 
 /// Rows `tokens` of the matrix times `scale`: out row t at out + t * out_stride. Tokens are rows of the matrix.
 void embed_rows(ThreadPool& pool, const CpuMatrix& matrix, std::span<const int32_t> tokens, float scale, float* out,

@@ -13,6 +13,10 @@ struct SameScaling {
     return a.factor == b.factor && a.low_frequency_factor == b.low_frequency_factor &&
            a.high_frequency_factor == b.high_frequency_factor && a.original_max_positions == b.original_max_positions;
   }
+  bool operator()(const RopeYarn& a, const RopeYarn& b) const {
+    return a.factor == b.factor && a.original_max_positions == b.original_max_positions && a.beta_fast == b.beta_fast &&
+           a.beta_slow == b.beta_slow && a.truncate == b.truncate && a.magnitude == b.magnitude;
+  }
   bool operator()(const RopeDivisors& a, const RopeDivisors& b) const { return a.divisors == b.divisors; }
   template <class A, class B>
   bool operator()(const A&, const B&) const {
@@ -48,6 +52,7 @@ const RopeRows::Table& RopeRows::table(const RopeSpec& spec, ThreadPool& pool) {
     entry.table.cosines.resize(rows * pairs);
     entry.table.sines.resize(rows * pairs);
   }
+  const double magnitude = entry.spec.magnitude();
   auto fill = [&](int chunk) {
     size_t begin = static_cast<size_t>(chunk) * kRowsPerChunk;
     size_t end = std::min(rows, begin + kRowsPerChunk);
@@ -55,8 +60,8 @@ const RopeRows::Table& RopeRows::table(const RopeSpec& spec, ThreadPool& pool) {
       for (size_t pair = 0; pair < pairs; ++pair) {
         // In float64: at position 8000 a float32 angle is off by up to 2.4e-4.
         double angle = double{entry.frequencies[pair]} * positions_[row];
-        entry.table.cosines[row * pairs + pair] = static_cast<float>(std::cos(angle));
-        entry.table.sines[row * pairs + pair] = static_cast<float>(std::sin(angle));
+        entry.table.cosines[row * pairs + pair] = static_cast<float>(magnitude * std::cos(angle));
+        entry.table.sines[row * pairs + pair] = static_cast<float>(magnitude * std::sin(angle));
       }
     }
   };

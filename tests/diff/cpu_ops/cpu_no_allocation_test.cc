@@ -49,6 +49,19 @@ namespace {
 using testing::OpsPair;
 using testing::StepMaker;
 
+ExpertsLayer five_experts(OpsPair& pair, int hidden) {
+  ExpertsLayer experts;
+  experts.spec.experts = 5;
+  experts.spec.chosen = 2;
+  experts.spec.width = 24;
+  experts.router = pair.weight<Split::kNone>(5, hidden, false, 0.5f).cpu;
+  for (int expert = 0; expert < 5; ++expert) {
+    experts.gate_up.push_back(pair.weight<Split::kColumns>(48, hidden, false, 0.1f).cpu);
+    experts.down.push_back(pair.weight<Split::kRows>(hidden, 24, true, 0.1f).cpu);
+  }
+  return experts;
+}
+
 // CPU-7
 TEST(CpuNoAllocation, DecodeStepsAllocateNothingAfterWarmUp) {
   constexpr int kVocab = 400, kHidden = 64, kFfn = 96;
@@ -66,6 +79,7 @@ TEST(CpuNoAllocation, DecodeStepsAllocateNothingAfterWarmUp) {
     auto up = pair.weight<Split::kColumns>(2 * kFfn, kHidden, false, 0.1f);
     auto down = pair.weight<Split::kRows>(kHidden, kFfn, false, 0.1f);
     auto norm = pair.norm(kHidden);
+    const ExpertsLayer experts = five_experts(pair, kHidden);
     StepMaker steps({{std::nullopt, 64}}, 16, 2, 1);
     CacheSpec cache;
     cache.kv_heads = 2;
@@ -86,6 +100,8 @@ TEST(CpuNoAllocation, DecodeStepsAllocateNothingAfterWarmUp) {
       x = ops.reduce_add(std::move(attended), std::move(x));
       Partial fed = ops.linear(ops.gate(ops.linear(ops.rms_norm(x, norm.cpu), up.cpu), {}), down.cpu);
       x = ops.reduce_add(std::move(fed), std::move(x));
+      Partial answers = ops.experts(ops.rms_norm(x, norm.cpu), experts);
+      x = ops.reduce_add(std::move(answers), std::move(x));
       Value logits = ops.linear(ops.rms_norm(ops.select_rows(x), norm.cpu), table.cpu);
       inside = allocations.load() - before;
       EXPECT_TRUE(ops.sample(logits, specs).ok());
@@ -96,6 +112,11 @@ TEST(CpuNoAllocation, DecodeStepsAllocateNothingAfterWarmUp) {
     for (int i = 0; i < 200; ++i) {
       step({1, 1});
       ASSERT_EQ(inside, 0) << "step " << i;
+    }
+    // As many rows as the first step had, which choose other experts.
+    for (int i = 0; i < 8; ++i) {
+      step({20, 9});
+      ASSERT_EQ(inside, 0) << "step of many rows " << i;
     }
   }
 }

@@ -87,6 +87,17 @@ TEST_P(SmallOpsDiff, Gate) {
   }
 }
 
+// Both sides of every limit are met: numbers are 2 wide.
+TEST_P(SmallOpsDiff, GateBetweenLimits) {
+  for (const GateSpec& spec : {GateSpec{Act::kSilu, 1.5f, 1.702f, 1}, GateSpec{Act::kSilu, 0.8f},
+                               GateSpec{Act::kSilu, 0, 1.3f}, GateSpec{Act::kSilu, 0, 1, 0.6f}}) {
+    for (int64_t half : {1, 13, 96}) {
+      compare(5, 2 * half, 4e-6,
+              [&](OpBench& bench) { return bench.read(bench.ops().gate(bench.input_shard(), spec)); });
+    }
+  }
+}
+
 TEST_P(SmallOpsDiff, AddReduceAndCap) {
   compare(4, 40, 2e-7, [](OpBench& bench) {
     Value x = bench.input();

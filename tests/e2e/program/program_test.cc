@@ -53,7 +53,7 @@ TEST(EndToEnd, SaysWithItsExitCodeWhatKindOfErrorItWas) {
   EXPECT_EQ(vernier("doctor --no-such-flag").exit_code, 2);
   EXPECT_EQ(vernier("inspect no-such-model").exit_code, 3);
   EXPECT_EQ(vernier("inspect " + folder.write("cut.gguf", std::string("GGUF\3\0\0\0\0\0", 10))).exit_code, 4);
-  folder.write("later/config.json", R"({"model_type": "mixtral", "architectures": ["MixtralForCausalLM"]})");
+  folder.write("later/config.json", R"({"model_type": "olmoe", "architectures": ["OlmoeForCausalLM"]})");
   const Outcome refused = vernier("run " + folder.path("later") + " hello", true);
   EXPECT_NE(refused.exit_code, 0);
   EXPECT_LT(refused.exit_code, 128) << "ended by a signal: " << refused.output;

@@ -121,7 +121,7 @@ class GoldenGreedy : public ::testing::TestWithParam<BackendCase> {};
 
 // Greedy answers, as far as the reference's best two tokens are clearly apart.
 TEST_P(GoldenGreedy, EqualsWhereTheBestTwoAreApart) {
-  for (const char* name : {"llama", "gemma3", "qwen2"}) {
+  for (const char* name : {"llama", "gemma2", "gemma3", "gpt-oss", "qwen2", "qwen3-moe"}) {
     Golden golden = Golden::read(folder(name) + "/golden.safetensors");
     auto backend = GetParam().make();
     ASSERT_TRUE(backend.ok()) << backend.error().to_string();

@@ -192,7 +192,9 @@ TEST_P(SameTokens, EmbeddingsDoNotDependOnTheCut) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, SameTokens, ::testing::Values("llama", "gemma3", "mistral"));
+INSTANTIATE_TEST_SUITE_P(Families, SameTokens,
+                         ::testing::Values("llama", "gemma2", "gemma3", "gpt-oss", "mistral", "qwen3-moe"),
+                         [](const auto& info) { return testing::test_name(info.param); });
 
 }  // namespace
 }  // namespace vernier

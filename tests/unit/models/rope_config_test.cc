@@ -74,8 +74,8 @@ TEST(RopeConfig, ConflictsAreErrors) {
 TEST(RopeConfig, OtherTypesAreRefusedByName) {
   EXPECT_THAT(error_of(with({{"rope_scaling", {{"rope_type", "foo"}, {"factor", 2.0}}}})),
               HasSubstr("rope type 'foo' is unknown"));
-  EXPECT_THAT(error_of(with({{"rope_scaling", {{"type", "yarn"}, {"factor", 2.0}}}})),
-              HasSubstr("rope type 'yarn' is recognised and not built yet"));
+  EXPECT_THAT(error_of(with({{"rope_scaling", {{"type", "longrope"}, {"factor", 2.0}}}})),
+              HasSubstr("rope type 'longrope' is recognised and not built yet"));
 }
 
 TEST(RopeConfig, SettingsAreReadStrictly) {

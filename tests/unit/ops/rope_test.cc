@@ -28,6 +28,27 @@ TEST(Rope, LinearDividesEachFrequency) {
   for (size_t i = 0; i < plain.size(); ++i) expect_close(scaled[i], double{plain[i]} / 3);
 }
 
+// Pairs that turn often stay, those that turn seldom are divided, a ramp lies between; its ends are whole pairs or not.
+TEST(Rope, YarnKeepsFastPairsAndDividesSlowOnes) {
+  const std::vector<float> ramp = rope(150000, 64, RopeYarn{32, 4096, 32, 1, false, 1}).frequencies();
+  ASSERT_EQ(ramp.size(), 32u);
+  const std::pair<size_t, double> expected[] = {{0, 1.0},
+                                                {8, 0.050813274815461475},
+                                                {10, 0.019335001126540362},
+                                                {12, 0.006794959489732219},
+                                                {16, 0.00045648391922324086},
+                                                {20, 1.818833668168956e-05},
+                                                {31, 3.0235114281192144e-07}};
+  for (auto [pair, frequency] : expected) EXPECT_NEAR(ramp[pair], frequency, 2e-6 * frequency) << pair;
+  const std::vector<float> whole = rope(10000, 64, RopeYarn{40, 4096, 32, 1, true, 1}).frequencies();
+  const std::pair<size_t, double> truncated[] = {{7, 0.1333521432163324},     {10, 0.056234132519034905},
+                                                 {12, 0.026879360111431223},  {16, 0.0055},
+                                                 {20, 0.0007905694150420945}, {24, 2.5e-05}};
+  for (auto [pair, frequency] : truncated) EXPECT_NEAR(whole[pair], frequency, 2e-6 * frequency) << pair;
+  EXPECT_EQ(rope(10000, 64, RopeYarn{40, 4096, 32, 1, true, 1.3}).magnitude(), 1.3f);
+  EXPECT_EQ(rope(10000, 64).magnitude(), 1);
+}
+
 TEST(Rope, Llama3KeepsShortRampsBetweenAndDividesLong) {
   std::vector<float> found = rope(500000, 128, RopeLlama3{8, 1, 4, 8192}).frequencies();
   ASSERT_EQ(found.size(), 64u);

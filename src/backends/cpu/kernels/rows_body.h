@@ -43,11 +43,16 @@ void norm(const float* x, const float* weight, float eps, int64_t cols, float* o
   });
 }
 
-/// x / (1 + e^-x), written so that no power overflows.
-VERNIER_INLINE Vec silu(Vec x) {
+/// y / (1 + e^-x), written so that no power overflows.
+VERNIER_INLINE Vec sigmoid_times(Vec x, Vec y) {
   Vec e = exp_of((Vec)(abs_bits(x) | 0x80000000u));  // e^-|x|
   Vec numerator = x < 0 ? e : splat(1);
-  return x * numerator / (1 + e);
+  return y * numerator / (1 + e);
+}
+
+/// x / (1 + e^-x).
+VERNIER_INLINE Vec silu(Vec x) {
+  return sigmoid_times(x, x);
 }
 
 VERNIER_INLINE Vec gelu_tanh(Vec x) {
@@ -94,6 +99,18 @@ void gate_gelu(const float* gate, const float* up, int64_t cols, float* out) {
   gate_rows<gelu>(gate, up, cols, out);
 }
 
+void gate_clamped(const float* gate, const float* up, GateClamp clamp, int64_t cols, float* out) {
+  const Vec limit = splat(clamp.limit);
+  over_vectors(cols, [&](int64_t at, int count) {
+    Vec g = load_some(gate + at, count, 0), u = load_some(up + at, count, 0);
+    // A NaN compares with nothing and stays.
+    g = g > limit ? limit : g;
+    u = u > limit ? limit : u;
+    u = u < -limit ? -limit : u;
+    store_some(out + at, sigmoid_times(g * clamp.slope, g) * (u + clamp.up_offset), count);
+  });
+}
+
 void silu_row(const float* x, int64_t cols, float* out) {
   activate_row<silu>(x, cols, out);
 }
@@ -125,6 +142,12 @@ void layer_norm(const float* x, const float* weight, const float* bias, float ep
 void add(const float* x, const float* y, int64_t cols, float* out) {
   over_vectors(cols, [&](int64_t at, int count) {
     store_some(out + at, load_some(x + at, count, 0) + load_some(y + at, count, 0), count);
+  });
+}
+
+void add_scaled(const float* x, const float* y, float factor, int64_t cols, float* out) {
+  over_vectors(cols, [&](int64_t at, int count) {
+    store_some(out + at, fma(load_some(y + at, count, 0), splat(factor), load_some(x + at, count, 0)), count);
   });
 }
 
@@ -164,6 +187,6 @@ double sum_exp(const float* x, float shift, int64_t cols) {
 
 }  // namespace
 
-constinit const RowKernels row_kernels = {norm,          layer_norm, gate_silu, gate_gelu_tanh, gate_gelu, silu_row,
-                                          gelu_tanh_row, gelu_row,   add,       scale,          soft_cap,  largest,
-                                          sum_exp};
+constinit const RowKernels row_kernels = {norm,         layer_norm, gate_silu,     gate_gelu_tanh, gate_gelu,
+                                          gate_clamped, silu_row,   gelu_tanh_row, gelu_row,       add,
+                                          add_scaled,   scale,      soft_cap,      largest,        sum_exp};

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <vector>
+
+#include "checkpoint/checkpoint_parts.h"
+
+namespace vernier {
+
+/// Takes each tensor that holds one matrix or bias of all experts of a layer ("...mlp.experts.down_proj", [experts,
+/// ...]) apart into one for each ("...mlp.experts.3.down_proj.weight"), so that whoever binds experts finds them under
+/// one name whatever the checkpoint's form. Codes and scales of a stack ("..._blocks", "..._scales") keep their
+/// endings. Copies no numbers. What is no such stack stays as it is.
+void take_expert_stacks_apart(std::vector<StoredTensor>& tensors);
+
+}  // namespace vernier

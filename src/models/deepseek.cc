@@ -1,0 +1,141 @@
+#include <cmath>
+
+#include "models/families.h"
+#include "models/read_config.h"
+#include "models/read_experts.h"
+
+namespace vernier {
+namespace {
+
+using Json = nlohmann::json;
+
+/// Where generations differ.
+struct Generation {
+  RouterScore score;
+  bool normalize;       ///< where the configuration does not say
+  const char* scoring;  ///< what `scoring_func` must be
+  bool corrects_scores;
+};
+
+constexpr Generation kSecond{RouterScore::kSoftmax, false, "softmax", false};
+constexpr Generation kThird{RouterScore::kSigmoid, true, "sigmoid", true};
+
+Result<LatentSpec> read_latent(Config& config) {
+  LatentSpec latent;
+  auto read = [&](std::string_view key, std::optional<int64_t> fallback, int64_t least, int& to) -> Status {
+    TRY_BIND(int64_t value, read_at_least(config, key, fallback, least));
+    if (value > 1 << 20)
+      return config_error(config, fmt::format("'{}' is {}, expected less than a million", key, value));
+    to = static_cast<int>(value);
+    return {};
+  };
+  TRY_STATUS(read("q_lora_rank", 0, 0, latent.q_rank));
+  TRY_STATUS(read("kv_lora_rank", std::nullopt, 1, latent.rank));
+  TRY_STATUS(read("qk_nope_head_dim", std::nullopt, 1, latent.nope_dim));
+  TRY_STATUS(read("qk_rope_head_dim", std::nullopt, 2, latent.rope_dim));
+  TRY_STATUS(read("v_head_dim", std::nullopt, 1, latent.value_dim));
+  if (latent.rope_dim % 2 != 0) return config_error(config, "'qk_rope_head_dim' is odd; rope rotates pairs");
+  TRY_BIND(int64_t both, config.integer("qk_head_dim", latent.query_dim()));
+  if (both != latent.query_dim()) {
+    return config_error(
+        config, fmt::format("'qk_head_dim' is {}, expected the sum of its two parts, {}", both, latent.query_dim()));
+  }
+  return latent;
+}
+
+/// YaRN's growth of scores, squared as it acts on queries and keys alike.
+Result<double> score_growth(Config& config, const RopeSpec& rope) {
+  const auto* yarn = std::get_if<RopeYarn>(&rope.scaling);
+  if (yarn == nullptr || yarn->factor <= 1) return 1.0;
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    const Json& settings = config.raw(key);
+    if (!settings.is_object() || !settings.contains("mscale_all_dim")) continue;
+    const Json& mscale = settings["mscale_all_dim"];
+    if (!mscale.is_number()) break;
+    const double growth = mscale.get<double>() == 0 ? 1 : 0.1 * mscale.get<double>() * std::log(yarn->factor) + 1;
+    return growth * growth;
+  }
+  return 1.0;
+}
+
+/// Groups of experts, of which the best may be chosen from.
+Status read_groups(Config& config, const Generation& of, ExpertsSpec& experts) {
+  TRY_BIND(std::string method, config.text("topk_method", of.corrects_scores ? "noaux_tc" : "greedy"));
+  TRY_BIND(int64_t groups, read_at_least(config, "n_group", 1, 1));
+  TRY_BIND(int64_t chosen_groups, read_at_least(config, "topk_group", 1, 1));
+  if (method == "greedy" && !of.corrects_scores) return {};
+  if (method != (of.corrects_scores ? "noaux_tc" : "group_limited_greedy")) {
+    return config_error(config, fmt::format("'topk_method' is '{}', expected {}", method,
+                                            of.corrects_scores ? "noaux_tc" : "greedy or group_limited_greedy"));
+  }
+  if (groups > experts.experts || experts.experts % groups != 0 || chosen_groups > groups ||
+      experts.chosen > experts.experts / groups * chosen_groups) {
+    return config_error(config, fmt::format("{} of {} groups of {} experts in all, of which a row meets {}: expected "
+                                            "groups of equal size, with enough experts in those that are chosen",
+                                            chosen_groups, groups, experts.experts, experts.chosen));
+  }
+  experts.groups = static_cast<int>(groups);
+  experts.chosen_groups = static_cast<int>(chosen_groups);
+  experts.group_score = of.corrects_scores ? GroupScore::kBestTwo : GroupScore::kBest;
+  return {};
+}
+
+Result<ExpertsSpec> read_routed(Config& config, const Generation& of) {
+  TRY_BIND(ExpertsSpec experts, read_expert_counts(config, {"n_routed_experts", "num_local_experts"}, {}));
+  TRY_BIND(std::string scoring, config.text("scoring_func", of.scoring));
+  if (scoring != of.scoring) {
+    return config_error(config, fmt::format("'scoring_func' is '{}', expected '{}'", scoring, of.scoring));
+  }
+  experts.score = of.score;
+  TRY_BIND(experts.width, read_at_least(config, "moe_intermediate_size", std::nullopt, 1));
+  TRY_BIND(experts.normalize, config.boolean("norm_topk_prob", of.normalize));
+  TRY_BIND(double scale, config.number("routed_scaling_factor", 1));
+  if (!(scale > 0)) return config_error(config, fmt::format("'routed_scaling_factor' is {}, expected above 0", scale));
+  experts.scale = static_cast<float>(scale);
+  TRY_STATUS(read_groups(config, of, experts));
+  return experts;
+}
+
+Result<DecoderSpec> read_deepseek(Config& config, const Generation& of) {
+  TRY_BIND(DecoderSizes sizes, read_sizes(config, {}, false));
+  DecoderSpec& spec = sizes.spec;
+  TRY_BIND(spec.act, read_act(config, "hidden_act", "silu"));
+  TRY_STATUS(require_false(config, "attention_bias", "a bias in latent attention"));
+  TRY_STATUS(require_false(config, "mlp_bias", "a bias in DeepSeek's feed-forward parts"));
+  config.ignore({"ep_size", "aux_loss_alpha", "seq_aux", "num_nextn_predict_layers"});
+  TRY_BIND(LatentSpec latent, read_latent(config));
+  TRY_BIND(latent.neighbours, config.boolean("rope_interleave", true));
+  AttnSpec attn = sizes.attn;
+  TRY_BIND(attn.rope, read_rope(config, latent.rope_dim, 10000));
+  TRY_BIND(double growth, score_growth(config, attn.rope));
+  attn.kv_heads = 1;
+  attn.head_dim = latent.row_dim();
+  attn.scale = static_cast<float>(growth / std::sqrt(static_cast<double>(latent.query_dim())));
+  attn.latent = latent;
+
+  TRY_BIND(ExpertsSpec experts, read_routed(config, of));
+  experts.gate.act = spec.act;
+  TRY_BIND(int64_t shared, read_at_least(config, "n_shared_experts", 0, 0));
+  TRY_BIND(int64_t dense, read_at_least(config, "first_k_dense_replace", 0, 0));
+  TRY_BIND(int64_t every, read_at_least(config, "moe_layer_freq", 1, 1));
+  spec.corrects_scores = of.corrects_scores;
+  spec.expert_names = usual_expert_names();
+  for (int64_t layer = 0; layer < sizes.layers; ++layer) {
+    const bool has_experts = layer >= dense && layer % every == 0;
+    spec.layers.push_back(has_experts ? LayerSpec{attn, 0, experts, shared * experts.width}
+                                      : LayerSpec{attn, sizes.ffn});
+  }
+  return spec;
+}
+
+}  // namespace
+
+Result<DecoderSpec> read_deepseek_v2(Config& config) {
+  return read_deepseek(config, kSecond);
+}
+
+Result<DecoderSpec> read_deepseek_v3(Config& config) {
+  return read_deepseek(config, kThird);
+}
+
+}  // namespace vernier
