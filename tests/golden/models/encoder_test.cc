@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -100,11 +101,18 @@ TEST_P(GoldenEncoder, HiddenStatesEqualTheReferenceAloneAndSideBySide) {
     const std::vector<float> states = hidden_states(model, {text});
     alone.insert(alone.end(), states.begin(), states.end());
   }
-  // After a layer norm the numbers are near 1.
-  const double limit = GetParam().numerics == Numerics::kExact ? 1e-4 : 3e-2;
+  // After a layer norm the numbers' mean square is near 1. Fast numerics round activations to 8 bits of mantissa before
+  // each of some twenty products: the error's mean square is bounded, and one number's by what is rare among thousands.
+  const double mean_limit = GetParam().numerics == Numerics::kExact ? 1e-4 : 2e-2;
+  const double limit = GetParam().numerics == Numerics::kExact ? 1e-4 : 5 * mean_limit;
   for (const std::vector<float>& got : {together, alone}) {
     ASSERT_EQ(got.size(), expected.size());
-    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], limit) << "number " << i;
+    double squares = 0;
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_NEAR(got[i], expected[i], limit) << "number " << i;
+      squares += (got[i] - expected[i]) * (got[i] - expected[i]);
+    }
+    EXPECT_LE(std::sqrt(squares / static_cast<double>(got.size())), mean_limit);
   }
 }
 

@@ -156,7 +156,7 @@ TEST(ChatRoute, GivesTheBytesOfEachToken) {
     EXPECT_LE(token["logprob"], 0);
     for (int byte : token["bytes"]) bytes += static_cast<char>(byte);
   }
-  EXPECT_EQ(bytes, choice["message"]["content"]);
+  EXPECT_EQ(bytes, choice["message"]["content"].get<std::string>());
 }
 
 // Q13, H10: the limit ends an answer with `length`.

@@ -87,7 +87,7 @@ TEST(Completions, StreamAnEchoWithItsLogprobs) {
           for (const json& entry : list) joined[key].push_back(entry);
         }
       }
-      EXPECT_EQ(text, whole["choices"][choice]["text"]);
+      EXPECT_EQ(text, whole["choices"][choice]["text"].get<std::string>());
       EXPECT_EQ(joined, whole["choices"][choice]["logprobs"]);
       EXPECT_EQ(told, 1);
     }
