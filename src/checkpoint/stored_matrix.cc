@@ -9,8 +9,8 @@
 #include "checkpoint/byte_reader.h"
 #include "checkpoint/scale_tensor.h"
 #include "checkpoint/stored_module.h"
-#include "tensor/code_tables.h"
-#include "tensor/scale_level.h"
+#include "tensor/fnuz.h"
+#include "tensor/tensor.h"
 
 namespace vernier {
 
@@ -123,27 +123,14 @@ Result<QTensor> read_nvfp4(StoredModule& module) {
                               module.origin()});
 }
 
-/// FNUZ codes have their own values and NaN; they are not FN codes with another scale (0x7F, 0x80).
-Result<QTensor> from_fnuz(const StoredModule& module, const ScaleLevel& level, const ScaleGrid& grid,
-                          int64_t block_cols) {
-  const auto& values = module.codes.type == "F8_E4M3FNUZ" ? kE4M3FnuzValues : kE5M2FnuzValues;
-  std::vector<std::byte> bytes(static_cast<size_t>(module.rows * module.cols) * sizeof(float));
-  for (int64_t row = 0; row < module.rows; ++row) {
-    const int64_t group_row = grid.block_rows == 0 ? 0 : row / grid.block_rows;
-    for (int64_t col = 0; col < module.cols; ++col) {
-      const auto at = static_cast<size_t>(row * module.cols + col);
-      const int64_t group = group_row * grid.across + (block_cols == 0 ? 0 : col / block_cols);
-      const float value =
-          values[static_cast<uint8_t>(module.codes.bytes[at])] * scale_value(level.type, level.bytes.span(), group);
-      std::memcpy(bytes.data() + at * sizeof(float), &value, sizeof(float));
-    }
-  }
-  if (std::optional<int64_t> bad = find_bad_scale(level.type, level.bytes.span(), grid.down * grid.across)) {
-    return tensor_error(*module.sources[1].tensor, ErrorCode::kCorrupt,
-                        fmt::format("scale {} is no finite number above 0", *bad));
-  }
-  return make_matrix(
-      module, {codec(CodecId::kF32), module.rows, module.cols, Bytes(std::move(bytes)), {}, {}, {}, module.origin()});
+/// FNUZ codes have their own values and NaN (0x7F, 0x80). They become FN under half the scale where that loses nothing,
+/// else plain numbers.
+Result<QTensor> from_fnuz(const StoredModule& module, Bytes scales, const Codec& codec_of_scales) {
+  Result<FnuzTensor> stored = FnuzTensor::make(
+      {codec_of_scales, module.rows, module.cols, module.codes.data(), std::move(scales), {}, {}, module.origin()});
+  if (!stored.ok()) return tensor_error(*module.sources[1].tensor, stored.error().code, stored.error().message);
+  if (Result<Cast> cast = stored->to_fn(); cast.ok() && cast->report.exact()) return std::move(cast->tensor);
+  return QTensor::from_dense(Tensor::from_floats(Shape{module.rows, module.cols}, stored->decode()), module.origin());
 }
 
 Codec fp8_codec(const WeightScheme& scheme, bool is_e5m2) {
@@ -160,7 +147,7 @@ Codec fp8_codec(const WeightScheme& scheme, bool is_e5m2) {
 Result<QTensor> read_fp8_bytes(StoredModule& module) {
   const WeightScheme& scheme = module.scheme;
   const bool is_fnuz = module.codes.type == "F8_E4M3FNUZ" || module.codes.type == "F8_E5M2FNUZ";
-  const bool is_e5m2 = module.codes.type == "F8_E5M2";
+  const bool is_e5m2 = module.codes.type == "F8_E5M2" || module.codes.type == "F8_E5M2FNUZ";
   const bool in_words = scheme.in_words && module.codes.type == "U32";
   if (!is_fnuz && !is_e5m2 && !in_words && module.codes.type != "F8_E4M3")
     return wrong_codes(module, "F8_E4M3 or F8_E5M2 codes");
@@ -186,10 +173,10 @@ Result<QTensor> read_fp8_bytes(StoredModule& module) {
   if (level.type == ScaleType::kE4M3) {
     return tensor_error(*scale, ErrorCode::kCorrupt, "holds F8_E4M3 numbers, expected F32 or F8_E8M0 scales");
   }
-  if (is_fnuz) return from_fnuz(module, level, grid, layout.group_cols);
   if (scheme.form == WeightForm::kFp8Block) {
     layout = block_codec(layout.id, scheme.block_rows, scheme.block_cols, level.type);
   }
+  if (is_fnuz) return from_fnuz(module, std::move(level.bytes), layout);
   return make_matrix(
       module, {layout, module.rows, module.cols, module.codes.data(), std::move(level.bytes), {}, {}, module.origin()});
 }

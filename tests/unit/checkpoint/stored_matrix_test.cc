@@ -298,8 +298,16 @@ TEST_F(StoredMatrixTest, FnuzCodesKeepTheirValues) {
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_TRUE(found[i] == expected[i] || (std::isnan(found[i]) && std::isnan(expected[i]))) << i;
   }
-  EXPECT_EQ(made->matrix.codec().name, "f32");
-  EXPECT_EQ(kE4M3FnuzValues[0x7F], 240.0f);
+  EXPECT_EQ(made->matrix.codec().name, "e4m3[tensor]");
+  // 240 has no code of FN under half the scale: the matrix is kept as plain numbers.
+  SafetensorsWriter wide;
+  std::string codes = bytes(kRows * kCols);
+  codes[5] = '\x7F';
+  add(wide, "weight", {kRows, kCols}, "F8_E4M3FNUZ", codes);
+  add(wide, "weight_scale", {}, "F32", f32({0.37f}));
+  const StoredMatrix kept = read(wide, R"({"quant_method":"fp8"})").value();
+  EXPECT_EQ(kept.matrix.codec().name, "f32");
+  EXPECT_EQ(kept.matrix.decode()[5], 240.0f * 0.37f);
   EXPECT_TRUE(std::isnan(kE4M3FnuzValues[0x80]));
   EXPECT_EQ(kE4M3FnuzValues[0x38], 0.5f);
   EXPECT_EQ(kE4M3Values[0x38], 1.0f);
