@@ -117,12 +117,11 @@ Result<std::unique_ptr<Engine>> Engine::start(std::unique_ptr<StepRunner> runner
   config.prefix_cache = options.prefix_cache;
   config.prefill_rows_when_decoding = std::min(4 * options.block_tokens, options.max_step_rows);
   if (shape.whole_prompts) {
-    // Chunks of a grid are computed whole or not at all. The planner counts a token of an answer behind each prompt.
+    // Chunks of a grid are computed whole or not at all.
     config.chunk_grid_rows = config.prefill_rows_when_decoding = whole_prompt_rows(options);
-    ++config.context_tokens;
   }
   TRY_BIND(std::unique_ptr<SchedState> state, SchedState::make(config));
-  options.context_tokens = state->most_tokens() - (shape.whole_prompts ? 1 : 0);
+  options.context_tokens = state->most_tokens();
 
   std::vector<int32_t> blocks;
   for (const SchedClass& cache_class : config.classes) blocks.push_back(cache_class.blocks);

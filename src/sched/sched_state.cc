@@ -96,7 +96,8 @@ Result<SequenceId> SchedState::add(NewSequence sequence) {
   if (prompt == 0) return invalid_argument("no token to continue from; the prompt is empty");
   const int64_t answer = sequence.max_new_tokens.value_or(1);
   if (answer < 1) return invalid_argument("{} new tokens, expected at least 1", answer);
-  if (prompt + answer > most_tokens_) {
+  // The last new token is drawn and never computed: it needs no place.
+  if (prompt + answer - 1 > most_tokens_) {
     return invalid_argument("a prompt of {} tokens and {} new ones exceed the {} tokens that {}", prompt, answer,
                             most_tokens_,
                             most_tokens_ < config_.context_tokens ? "the cache holds" : "the context holds");
@@ -110,7 +111,8 @@ Result<SequenceId> SchedState::add(NewSequence sequence) {
   s.order = next_order_++;
   s.id = SequenceId{s.order << kSlotBits | static_cast<uint64_t>(index)};
   s.prompt_tokens = s.committed = static_cast<int32_t>(prompt);
-  s.most_tokens = sequence.max_new_tokens ? static_cast<int32_t>(prompt + answer) : most_tokens_;
+  s.most_tokens =
+      static_cast<int32_t>(sequence.max_new_tokens ? prompt + answer : std::max<int64_t>(prompt + 1, most_tokens_));
   s.priority = sequence.priority;
   s.arrival_ns = sequence.arrival_ns;
   s.deadline_ns = sequence.deadline_ns;

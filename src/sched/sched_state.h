@@ -82,7 +82,8 @@ class SchedState {
 
   const SchedConfig& config() const { return config_; }
   uint64_t revision() const { return revision_; }
-  /// What a sequence may grow to: the context, or what the smallest pool holds.
+  /// Cached tokens that a sequence may grow to: the context, or what the smallest pool holds. An answer's last token is
+  /// drawn and needs no place.
   int32_t most_tokens() const { return most_tokens_; }
   bool contains(SequenceId id) const;
   const SequenceState& sequence(SequenceId id) const;

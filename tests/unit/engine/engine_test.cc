@@ -79,6 +79,10 @@ TEST(Engine, RefusesWhatCanNeverRunWithTheNumbers) {
   Request made = request({});
   made.prompt.assign(32, 1);
   EXPECT_THAT(refused(made).message, ::testing::HasSubstr("32 tokens"));
+  made.max_tokens = 0;  // nothing is drawn: the prompt may fill the context
+  Submitted whole = submit(*engine, made);
+  ASSERT_TRUE(whole.sink->wait_end());
+  EXPECT_TRUE(whole.sink->finished());
   made.prompt = {};
   EXPECT_EQ(refused(made).code, ErrorCode::kInvalidArgument);
   made.prompt = {kVocab};

@@ -84,12 +84,12 @@ class Desk {
 TEST(Planner, WhatCouldNotRunAloneIsRefusedWithTheNumbersAndBlocksNobody) {
   Desk desk(Desk::config(10));  // 40 tokens, context 64
   EXPECT_EQ(desk.state().most_tokens(), 40);
-  Result<SequenceId> id = desk.state().add(Desk::request(40, 1));
+  Result<SequenceId> id = desk.state().add(Desk::request(40, 2));
   ASSERT_FALSE(id.ok());
   EXPECT_EQ(id.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(id.error().message, testing::HasSubstr("40 tokens and 1 new ones exceed the 40"));
-  EXPECT_FALSE(desk.state().add(Desk::request(39, 2)).ok());
-  desk.add(Desk::request(39, 1));
+  EXPECT_THAT(id.error().message, testing::HasSubstr("40 tokens and 2 new ones exceed the 40"));
+  EXPECT_FALSE(desk.state().add(Desk::request(41, 1)).ok());
+  desk.add(Desk::request(40, 1));  // the new token is drawn and needs no place
   desk.add(Desk::request(3, 2));
   desk.run_out();
   EXPECT_EQ(desk.ended.size(), 2U);

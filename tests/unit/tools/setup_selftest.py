@@ -82,6 +82,13 @@ class Setup(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("could not install: ccache", result.stdout)
 
+    def test_installs_a_browser_only_where_asked(self):
+        self.run_setup()
+        self.assertNotIn("chromium", self.log())
+        self.assertEqual(self.run_setup("--browser").returncode, 0)
+        self.assertIn("chromium", self.log())
+        self.assertEqual(self.run_setup("--browsers").returncode, 2)
+
     def test_uses_sudo_for_a_user_and_only_looks_with_check(self):
         self.install_all_but("ccache")
         (self.machine / "uid").write_text("1000")
