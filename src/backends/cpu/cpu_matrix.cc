@@ -4,44 +4,31 @@
 #include <atomic>
 #include <utility>
 
+#include "backends/cpu/pack_fp8.h"
 #include "backends/cpu/pack_panel.h"
-#include "tensor/scalar.h"
-#include "tensor/scale_level.h"
 
 namespace vernier {
 namespace {
 
-/// One part of a fused weight and how it is to be stored. E4M3 and E5M2 with a scale for each row, or one for all, are
-/// numbers of f16 times a row's scale; other codecs without panels of their own are float32.
+/// One part of a fused weight and how it is to be stored. FP8 that cannot be kept as codes is float32.
 struct PartPlan {
   const QTensor* tensor;
   PanelFormat format;
-  bool native;      // codes and scales as they are
-  bool byte_codes;  // f16 numbers and a scale a row
+  bool native = false;  // codes and scales as they are
+  Fp8Plan fp8 = {};
 };
 
-PartPlan plan_part(const QTensor& tensor) {
-  if (std::optional<PanelFormat> format = native_format(tensor.codec().id)) return {&tensor, *format, true, false};
-  switch (tensor.codec().id) {
-    case CodecId::kE4M3Tensor:
-    case CodecId::kE4M3Channel:
-    case CodecId::kE5M2Tensor:
-    case CodecId::kE5M2Channel:
-      return {&tensor, PanelFormat::kF16, false, true};
-    default:
-      return {&tensor, PanelFormat::kF32, false, false};
-  }
+PartPlan plan_part(const QTensor& tensor, ThreadPool& pool) {
+  if (std::optional<PanelFormat> format = native_format(tensor.codec().id)) return {&tensor, *format, true};
+  Fp8Plan fp8 = plan_fp8(tensor, pool);
+  if (fp8.refused.code != ReasonCode::kChosen) return {&tensor, PanelFormat::kF32, false, std::move(fp8)};
+  const PanelFormat format = fp8.format;
+  return {&tensor, format, false, std::move(fp8)};
 }
 
 std::vector<float> row_scales(const PartPlan& plan) {
   const QTensor::View view = plan.tensor->view();
-  std::vector<float> scales;
-  if (plan.byte_codes) {
-    const bool each_row = view.codec.group_rows == 1;
-    for (int64_t row = 0; row < view.rows; ++row) {
-      scales.push_back(scale_value(view.codec.inner, view.inner_scales, each_row ? row : 0));
-    }
-  }
+  std::vector<float> scales = is_fp8(plan.format) ? plan.fp8.row_scale : std::vector<float>();
   for (size_t i = 0; i < view.outer_scales.size(); ++i) {
     scales.insert(scales.end(), static_cast<size_t>(view.segment_rows[i]), view.outer_scales[i]);
   }
@@ -58,17 +45,13 @@ void pack_panel(const PartPlan& plan, const MatrixSegment& segment, int64_t pane
     if (row >= segment.rows) return;
     if (plan.native) {
       pack_row(view, row, segment.layout, lane, to);
-      continue;
-    }
-    row_floats.resize(static_cast<size_t>(view.cols));
-    if (plan.byte_codes) {
-      const auto* codes = reinterpret_cast<const uint8_t*>(view.codes.data()) + row * view.cols;
-      const auto decode = view.codec.element == Element::kE4M3 ? e4m3_to_f32 : e5m2_to_f32;
-      for (size_t c = 0; c < row_floats.size(); ++c) row_floats[c] = decode(codes[c]);
+    } else if (is_fp8(plan.format)) {
+      pack_fp8_row(view, row, segment.layout, lane, to);
     } else {
+      row_floats.resize(static_cast<size_t>(view.cols));
       plan.tensor->decode_row(row, row_floats);
+      pack_float_row(row_floats.data(), view.cols, segment.layout, lane, to);
     }
-    pack_float_row(row_floats.data(), view.cols, segment.layout, lane, to);
   }
 }
 
@@ -85,11 +68,19 @@ std::string layout_text(const MatrixSegment& segment) {
                                            "u6 + i8/f16 scale",
                                            "u8 + f16 scale",
                                            "e2m1 + e8m0 scale",
-                                           "e2m1 + f16 scale",
+                                           "e2m1 + e4m3 scale",
+                                           "e4m3",
+                                           "e4m3 + e8m0 scale",
+                                           "e4m3 + f32 scale",
+                                           "e5m2",
+                                           "e5m2 + e8m0 scale",
+                                           "e5m2 + f32 scale",
                                            "bf16 pairs",
                                            "f16",
                                            "f32"};
-  std::string text = fmt::format("{} x {} rows", kNames[static_cast<size_t>(layout.format)], layout.rows);
+  std::string text = kNames[static_cast<size_t>(layout.format)];
+  if (layout.group > 0) text += fmt::format(" for {} columns", layout.group);
+  text += fmt::format(" x {} rows", layout.rows);
   if (!segment.row_scale.empty()) text += ", f32 scale a row";
   return text;
 }
@@ -145,9 +136,10 @@ Result<std::shared_ptr<const CpuMatrix>> pack_matrix(std::span<const QTensor> pa
   int64_t rows = 0;
   for (const QTensor& part : parts) {
     CHECK(part.cols() == cols, "parts of {} and {} columns in one matrix", cols, part.cols());
-    plans.push_back(plan_part(part));
+    plans.push_back(plan_part(part, pool));
     MatrixSegment segment;
-    segment.layout = panel_layout(plans.back().format, lanes, cols);
+    segment.layout = panel_layout(plans.back().format, lanes, cols, plans.back().fp8.group);
+    segment.fp8_refused = plans.back().fp8.refused;
     segment.codec = std::string(part.codec().name);
     segment.first_row = rows;
     segment.rows = part.rows();

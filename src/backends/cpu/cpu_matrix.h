@@ -11,6 +11,7 @@
 #include "backends/cpu/packed_bytes.h"
 #include "base/thread_pool.h"
 #include "ops/backend.h"
+#include "tune/choice.h"
 
 namespace vernier {
 
@@ -23,6 +24,7 @@ struct MatrixSegment {
   int64_t panels = 0;             ///< of layout.rows rows; the last may be padded
   const uint8_t* data = nullptr;  ///< [panels] of layout.panel_bytes
   std::vector<float> row_scale;   ///< [rows], or empty: multiplies a row of the decoded panel
+  Reason fp8_refused = {};        ///< of an FP8 codec that is kept as floats: why
 };
 
 /// A matrix packed for the CPU: panels of 8 or 16 rows side by side (kernels/panel_format.h), segment after segment.
@@ -39,7 +41,7 @@ class CpuMatrix final : public PackedMatrix {
   Numerics numerics() const { return numerics_; }
   /// Whether this segment meets int8 activations.
   bool is_integer(const MatrixSegment& segment) const {
-    return numerics_ == Numerics::kFast && !is_dense(segment.layout.format);
+    return numerics_ == Numerics::kFast && vernier::is_integer(segment.layout.format);
   }
 
  private:

@@ -19,7 +19,9 @@ constexpr int64_t kTileRows = 128;
 /// Blocks of 32 columns that are unpacked at a time: two panels of them stay in the first-level cache.
 constexpr int64_t kTileBlocks = 24;
 /// Columns that are decoded to float32 at a time.
-constexpr int64_t kTileCols = 256;
+constexpr int64_t kTileCols = kMostFp8Group;
+/// Groups of scales in them.
+constexpr int64_t kTileGroups = kTileCols / kLeastFp8Group;
 constexpr int64_t kMostStreamPanels = 64;
 constexpr int64_t kDenseStreamPanels = 4;
 /// Products of a step whose weights are fetched ahead.
@@ -169,8 +171,9 @@ void stream_chunk(const Product& product, const SegmentWork& work, int64_t chunk
     if (work.kernel == LinearKernel::kIntStream) {
       product.kernels.stream({data, &segment.layout, panels, int_rows(product, segment, t), tokens, tile, width});
     } else {
-      product.kernels.dense_stream(
-          {data, &segment.layout, panels, product.x + t * product.x_stride, product.x_stride, tokens, tile, width});
+      const auto run =
+          work.kernel == LinearKernel::kFp8Stream ? product.kernels.fp8_stream : product.kernels.dense_stream;
+      run({data, &segment.layout, panels, product.x + t * product.x_stride, product.x_stride, tokens, tile, width});
     }
     finish_tile(product, segment, first * lanes, width, t, tokens, tile, width);
     t += tokens;
@@ -225,15 +228,25 @@ void float_tile_chunk(const Product& product, const MatrixSegment& segment, int6
   job.weights_stride = kTileCols * lanes;
   float* weights = part.weights.reserve(panels * job.weights_stride);
   job.weights = weights;
+  job.group = layout.group;
+  job.scale_stride = kTileGroups * lanes;
+  float* scale = part.scale.reserve(panels * job.scale_stride);
+  job.scale = layout.group > 0 ? scale : nullptr;
+  const int64_t cols_each = layout.group > 0 ? kTileCols / layout.group * layout.group : kTileCols;
   job.x_stride = product.x_stride;
   job.tokens = tokens;
   job.out_stride = panels * lanes;
   job.out = part.out.reserve(kTileRows * job.out_stride);
-  for (int64_t begin = 0; begin < layout.cols; begin += kTileCols) {
-    const int64_t end = std::min(layout.cols, begin + kTileCols);
+  for (int64_t begin = 0; begin < layout.cols; begin += cols_each) {
+    const int64_t end = std::min(layout.cols, begin + cols_each);
     for (int p = 0; p < panels; ++p) {
-      product.kernels.decode(segment.data + (first_panel + p) * layout.panel_bytes, layout, begin, end,
-                             weights + p * job.weights_stride);
+      const uint8_t* panel = segment.data + (first_panel + p) * layout.panel_bytes;
+      float* numbers = weights + p * job.weights_stride;
+      if (layout.group > 0) {
+        product.kernels.fp8_unpack({panel, &layout, begin, end, numbers, scale + p * job.scale_stride});
+      } else {
+        product.kernels.decode(panel, layout, begin, end, numbers);
+      }
     }
     job.cols = end - begin;
     job.x = product.x + first_row * product.x_stride + begin;
@@ -273,10 +286,6 @@ void tile_chunk(const Product& product, const SegmentWork& work, int64_t chunk, 
   }
 }
 
-bool is_stream(LinearKernel kernel) {
-  return kernel == LinearKernel::kIntStream || kernel == LinearKernel::kDenseStream;
-}
-
 SegmentWork plan_segment(int threads, const CpuMatrix& matrix, const MatrixSegment& segment, int64_t rows) {
   SegmentWork work{&segment, choose_linear(matrix, segment, rows, nullptr), 0, 1, 0};
   if (is_stream(work.kernel)) {
@@ -284,7 +293,7 @@ SegmentWork plan_segment(int threads, const CpuMatrix& matrix, const MatrixSegme
     const int64_t bytes = std::clamp(share, kLeastStreamBytes, kMostStreamBytes);
     work.panels_each = std::clamp<int64_t>(bytes / segment.layout.panel_bytes, 1, kMostStreamPanels);
     // Of floats several panels run side by side, if threads enough find work.
-    if (work.kernel == LinearKernel::kDenseStream && segment.panels >= threads * kDenseStreamPanels) {
+    if (work.kernel != LinearKernel::kIntStream && segment.panels >= threads * kDenseStreamPanels) {
       work.panels_each = ceil_div(work.panels_each, kDenseStreamPanels) * kDenseStreamPanels;
     }
   } else {
@@ -360,7 +369,7 @@ void grow_threads(LinearScratch& scratch, const CpuMatrix& matrix) {
   for (const MatrixSegment& segment : matrix.segments()) padded_cols = std::max(padded_cols, segment.layout.cols);
   for (LinearScratch::ThreadPart& part : scratch.threads) {
     part.codes.reserve(width * kTileBlocks * 32);
-    part.scale.reserve(width * kTileBlocks * 2);
+    part.scale.reserve(width * std::max(kTileBlocks * 2, kTileGroups));
     part.minimum.reserve(width * kTileBlocks * 2);
     part.weights.reserve(width * kTileCols);
     part.out.reserve(std::max(width * kTileRows, kMostStreamPanels * lanes * kernels.stream_tokens));

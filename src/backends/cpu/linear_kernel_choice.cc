@@ -8,7 +8,8 @@ namespace vernier {
 namespace {
 
 std::string kernel_name(LinearKernel kernel, const CpuMatrix& matrix) {
-  static constexpr const char* kNames[] = {"int8_stream", "int8_tile", "float_stream", "bf16_tile", "float_tile"};
+  static constexpr const char* kNames[] = {"int8_stream", "int8_tile", "float_stream", "fp8_stream",
+                                           "fp8_tile",    "bf16_tile", "float_tile"};
   return fmt::format("{}_{}", kNames[static_cast<size_t>(kernel)], matrix.kernels().name);
 }
 
@@ -20,10 +21,14 @@ bool rounds_to_bf16(const CpuMatrix& matrix, const MatrixSegment& segment) {
 
 /// Whether the kernel can serve this, and why not.
 Reason verdict(LinearKernel kernel, const CpuMatrix& matrix, const MatrixSegment& segment, int64_t batch_rows) {
-  const bool stream = kernel == LinearKernel::kIntStream || kernel == LinearKernel::kDenseStream;
   const bool integer = kernel == LinearKernel::kIntStream || kernel == LinearKernel::kIntTile;
-  if (integer && is_dense(segment.layout.format)) {
+  if (integer && !is_integer(segment.layout.format)) {
     return {ReasonCode::kCodec, fmt::format("{} is kept as floats; int8 kernels read integer codes", segment.codec)};
+  }
+  const bool fp8 = kernel == LinearKernel::kFp8Stream || kernel == LinearKernel::kFp8Tile;
+  if (fp8 && !is_fp8(segment.layout.format)) {
+    if (segment.fp8_refused.code != ReasonCode::kChosen) return segment.fp8_refused;
+    return {ReasonCode::kCodec, fmt::format("{} is not kept as FP8 codes", segment.codec)};
   }
   if (integer && matrix.numerics() == Numerics::kExact) {
     return {ReasonCode::kNumerics, "int8 activations round; exact numerics keep float32"};
@@ -46,7 +51,7 @@ Reason verdict(LinearKernel kernel, const CpuMatrix& matrix, const MatrixSegment
     return {ReasonCode::kNumerics,
             "rows are rounded to bf16 in every step, so that a row's bits are those it has alone"};
   }
-  if (stream && batch_rows > kStreamRows) {
+  if (is_stream(kernel) && batch_rows > kStreamRows) {
     return {ReasonCode::kRows, fmt::format("made for up to {} rows; this step has {}", kStreamRows, batch_rows)};
   }
   return {ReasonCode::kChosen, ""};
@@ -68,11 +73,13 @@ void add_other_isas(const CpuMatrix& matrix, LinearKernel kernel, std::vector<Ca
 LinearKernel choose_linear(const CpuMatrix& matrix, const MatrixSegment& segment, int64_t batch_rows, Choice* choice) {
   // Fastest first.
   constexpr LinearKernel kAll[] = {LinearKernel::kIntStream, LinearKernel::kIntTile, LinearKernel::kDenseStream,
-                                   LinearKernel::kBf16Tile, LinearKernel::kFloatTile};
+                                   LinearKernel::kFp8Stream, LinearKernel::kFp8Tile, LinearKernel::kBf16Tile,
+                                   LinearKernel::kFloatTile};
   if (choice == nullptr) {
     const bool few = batch_rows <= kStreamRows;
     if (matrix.is_integer(segment)) return few ? LinearKernel::kIntStream : LinearKernel::kIntTile;
-    if (!is_dense(segment.layout.format)) return LinearKernel::kFloatTile;
+    if (is_fp8(segment.layout.format)) return few ? LinearKernel::kFp8Stream : LinearKernel::kFp8Tile;
+    if (is_integer(segment.layout.format)) return LinearKernel::kFloatTile;
     if (rounds_to_bf16(matrix, segment)) return LinearKernel::kBf16Tile;
     return few ? LinearKernel::kDenseStream : LinearKernel::kFloatTile;
   }

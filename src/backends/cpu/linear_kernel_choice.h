@@ -13,9 +13,17 @@ enum class LinearKernel : uint8_t {
   kIntStream,    ///< packed codes met by int8 activations as they come from memory
   kIntTile,      ///< panels unpacked once for many rows of int8 activations
   kDenseStream,  ///< packed floats, read once
+  kFp8Stream,    ///< packed FP8 codes that become float32 in registers, read once
+  kFp8Tile,      ///< FP8 panels decoded once for many rows; each group's sum is scaled
   kBf16Tile,     ///< packed bf16 met by rows rounded to bf16
   kFloatTile,    ///< panels decoded to float32 for any number of rows
 };
+
+/// Made for few rows: reads packed weights once, as they come from memory.
+constexpr bool is_stream(LinearKernel kernel) {
+  return kernel == LinearKernel::kIntStream || kernel == LinearKernel::kDenseStream ||
+         kernel == LinearKernel::kFp8Stream;
+}
 
 /// Steps of more rows than this reuse unpacked panels: up to here unpacking anew for every four rows costs less.
 inline constexpr int64_t kStreamRows = 8;

@@ -175,7 +175,7 @@ class ScaleWriter {
 
   void scale(int64_t group, uint16_t half) const { put_half(group, strip_.scales, half); }
   void minimum(int64_t group, uint16_t half) const { put_half(group, strip_.minimums, half); }
-  void exponent(int64_t group, uint8_t byte) const { put_byte(group, strip_.scales, byte); }
+  void byte_scale(int64_t group, uint8_t byte) const { put_byte(group, strip_.scales, byte); }
   void sub_scale(int64_t group, uint8_t byte) const { put_byte(group, strip_.sub_scales, byte); }
   void sub_minimum(int64_t group, uint8_t byte) const { put_byte(group, strip_.sub_minimums, byte); }
   void super_scale(int64_t strip, uint16_t half) const { put_half(strip * groups_, strip_.scales, half); }
@@ -215,7 +215,7 @@ void write_small_scales(CodecId codec, const uint8_t* row, const ScaleWriter& wr
         write.minimum(b, reinterpret_cast<const Q5_1*>(row)[b].m);
         break;
       case CodecId::kGgufMxfp4:
-        write.exponent(b, reinterpret_cast<const Mxfp4*>(row)[b].exponent);
+        write.byte_scale(b, reinterpret_cast<const Mxfp4*>(row)[b].exponent);
         break;
       default:
         write.scale(b, reinterpret_cast<const Q8_0*>(row)[b].d);
@@ -263,17 +263,11 @@ void write_super_scales(CodecId codec, const uint8_t* row, const ScaleWriter& wr
   }
 }
 
-/// Scales of MXFP4 and NVFP4 rows as safetensors keep them. An E4M3 number is an f16 number.
+/// Scales of MXFP4 and NVFP4 rows as safetensors keep them.
 void write_plain_scales(const QTensor::View& tensor, int64_t row, const ScaleWriter& write) {
   const int64_t across = tensor.codec.groups_across(tensor.cols);
   const auto* scales = reinterpret_cast<const uint8_t*>(tensor.inner_scales.data()) + row * across;
-  for (int64_t group = 0; group < across; ++group) {
-    if (tensor.codec.inner == ScaleType::kE8M0) {
-      write.exponent(group, scales[group]);
-    } else {
-      write.scale(group, f32_to_f16(e4m3_to_f32(scales[group])));
-    }
-  }
+  for (int64_t group = 0; group < across; ++group) write.byte_scale(group, scales[group]);
 }
 
 void pack_dense_word(uint16_t bits, int64_t col, const PanelLayout& layout, int lane, uint8_t* panel) {

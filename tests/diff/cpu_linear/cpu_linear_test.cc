@@ -63,6 +63,8 @@ std::vector<float> seen_rows(const CpuMatrix& matrix, const std::vector<float>& 
       return rounded;
     }
     case LinearKernel::kDenseStream:
+    case LinearKernel::kFp8Stream:
+    case LinearKernel::kFp8Tile:
     case LinearKernel::kFloatTile:
       break;
   }
@@ -203,7 +205,8 @@ TEST(CpuLinearFast, StaysWithinTheRoundingOfTheRows) {
 
 // CPU-13: which kernel serves a step of so many rows changes no bit of an int8 product.
 TEST(CpuLinearFast, ARowIsTheSameAloneAndInACrowd) {
-  for (CodecId id : {CodecId::kQ4_1, CodecId::kQ5_0, CodecId::kQ8_0, CodecId::kQ6_K, CodecId::kNvfp4}) {
+  for (CodecId id :
+       {CodecId::kQ4_1, CodecId::kQ5_0, CodecId::kQ8_0, CodecId::kQ6_K, CodecId::kNvfp4, CodecId::kMxfp4}) {
     const QTensor tensor = random_matrix(codec(id), 45, 1024, 4);
     const std::vector<float> x = random_rows(200, 1024, 2);
     for (Isa isa : machine_isas()) {

@@ -100,7 +100,12 @@ INSTANTIATE_TEST_SUITE_P(Codecs, CpuExpertBits,
                                            BitsCase{"bf16_fast", CodecId::kBF16, Numerics::kFast},
                                            BitsCase{"q4_1_fast", CodecId::kQ4_1, Numerics::kFast},
                                            BitsCase{"mxfp4_exact", CodecId::kMxfp4, Numerics::kExact},
-                                           BitsCase{"mxfp4_fast", CodecId::kMxfp4, Numerics::kFast}),
+                                           BitsCase{"mxfp4_fast", CodecId::kMxfp4, Numerics::kFast},
+                                           BitsCase{"nvfp4_fast", CodecId::kNvfp4, Numerics::kFast},
+                                           BitsCase{"mxfp8_exact", CodecId::kMxfp8, Numerics::kExact},
+                                           BitsCase{"mxfp8_fast", CodecId::kMxfp8, Numerics::kFast},
+                                           BitsCase{"e4m3_exact", CodecId::kE4M3Channel, Numerics::kExact},
+                                           BitsCase{"e5m2_fast", CodecId::kE5M2Tensor, Numerics::kFast}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

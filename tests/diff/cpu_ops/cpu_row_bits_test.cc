@@ -190,8 +190,9 @@ void expect_rows_as_alone(const Shape& shape, int rounds, uint32_t seed) {
 
 TEST(CpuRowBits, OfEveryKindOfWeight) {
   for (Numerics numerics : {Numerics::kFast, Numerics::kExact}) {
-    for (CodecId id : {CodecId::kF32, CodecId::kBF16, CodecId::kF16, CodecId::kQ4_1, CodecId::kQ8_0, CodecId::kQ6_K,
-                       CodecId::kNvfp4}) {
+    for (CodecId id :
+         {CodecId::kF32, CodecId::kBF16, CodecId::kF16, CodecId::kQ4_1, CodecId::kQ8_0, CodecId::kQ6_K, CodecId::kNvfp4,
+          CodecId::kMxfp4, CodecId::kMxfp8, CodecId::kE4M3Tensor, CodecId::kE5M2Channel}) {
       Shape shape;
       shape.weights = id;
       shape.numerics = numerics;

@@ -86,19 +86,19 @@ TEST_P(LinearDiff, AgainstTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Codecs, LinearDiff,
-                         ::testing::Combine(::testing::ValuesIn(testing::backend_cases()),
-                                            ::testing::Values(CodecId::kF32, CodecId::kF16, CodecId::kBF16,
-                                                              CodecId::kQ4_0, CodecId::kQ4_1, CodecId::kQ5_0,
-                                                              CodecId::kQ5_1, CodecId::kQ8_0, CodecId::kQ4_K,
-                                                              CodecId::kQ5_K, CodecId::kQ6_K)),
-                         [](const auto& info) {
-                           std::string name =
-                               std::get<0>(info.param).name + "_" + std::string(codec(std::get<1>(info.param)).name);
-                           std::replace_if(
-                               name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Codecs, LinearDiff,
+    ::testing::Combine(::testing::ValuesIn(testing::backend_cases()),
+                       ::testing::Values(CodecId::kF32, CodecId::kF16, CodecId::kBF16, CodecId::kQ4_0, CodecId::kQ4_1,
+                                         CodecId::kQ5_0, CodecId::kQ5_1, CodecId::kQ8_0, CodecId::kQ4_K, CodecId::kQ5_K,
+                                         CodecId::kQ6_K, CodecId::kMxfp4, CodecId::kNvfp4, CodecId::kMxfp8,
+                                         CodecId::kE4M3Tensor, CodecId::kE4M3Channel, CodecId::kE5M2Channel)),
+    [](const auto& info) {
+      std::string name = std::get<0>(info.param).name + "_" + std::string(codec(std::get<1>(info.param)).name);
+      std::replace_if(
+          name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace vernier

@@ -6,9 +6,13 @@
 namespace vernier::avx512 {
 namespace {
 
+// Each after the one before.
 #include "backends/cpu/kernels/linear_body.h"
+
+#include "backends/cpu/kernels/linear_fp8_body.h"
+
 #include "backends/cpu/kernels/linear_float_body.h"
-// After the above.
+
 #include "backends/cpu/kernels/linear_bf16_body.h"
 
 constexpr LinearKernels kKernels = {.rows = kRows,
@@ -21,6 +25,8 @@ constexpr LinearKernels kKernels = {.rows = kRows,
                                     .decode = decode,
                                     .float_tile = float_tile,
                                     .dense_stream = dense_stream,
+                                    .fp8_stream = fp8_stream,
+                                    .fp8_unpack = fp8_unpack,
                                     .finish = finish,
                                     .quantise = quantise,
                                     .bf16_tile = bf16_tile,

@@ -6,7 +6,11 @@
 namespace vernier::baseline {
 namespace {
 
+// Each after the one before.
 #include "backends/cpu/kernels/linear_body.h"
+
+#include "backends/cpu/kernels/linear_fp8_body.h"
+
 #include "backends/cpu/kernels/linear_float_body.h"
 
 constexpr LinearKernels kKernels = {.rows = kRows,
@@ -19,6 +23,8 @@ constexpr LinearKernels kKernels = {.rows = kRows,
                                     .decode = decode,
                                     .float_tile = float_tile,
                                     .dense_stream = dense_stream,
+                                    .fp8_stream = fp8_stream,
+                                    .fp8_unpack = fp8_unpack,
                                     .finish = finish,
                                     .quantise = quantise,
                                     .bf16_tile = nullptr,

@@ -78,6 +78,9 @@ struct PackedSource {
     } else if constexpr (kFormat.scales == ScalePlanes::kE8M0) {
       static_assert(kFormat.halves);
       return load_half_e8m0(strip + first + in_strip * kRows);
+    } else if constexpr (kFormat.scales == ScalePlanes::kE4M3) {
+      static_assert(kFormat.halves);
+      return load_half_e4m3(strip + first + in_strip * kRows);
     } else {
       const Floats scale = load_half(strip + first + in_strip * (kRows * 2));
       return kFormat.halves ? mul(scale, broadcast(0.5f)) : scale;

@@ -1,5 +1,5 @@
 // The float kernels of matrix products: exact decoding of panels, and products with float activations. Included after
-// linear_body.h, in the same namespace.
+// linear_fp8_body.h, in the same namespace.
 
 /// Columns [begin, end) of one panel; whole blocks of 32.
 template <PanelFormat F>
@@ -74,6 +74,18 @@ void decode(const uint8_t* panel, const PanelLayout& layout, int64_t begin, int6
       return decode_blocks<PanelFormat::kMxfp4>(panel, begin, end, out);
     case PanelFormat::kNvfp4:
       return decode_blocks<PanelFormat::kNvfp4>(panel, begin, end, out);
+    case PanelFormat::kE4M3:
+      return decode_fp8<PanelFormat::kE4M3>(panel, layout, begin, end, out);
+    case PanelFormat::kE4M3E8M0:
+      return decode_fp8<PanelFormat::kE4M3E8M0>(panel, layout, begin, end, out);
+    case PanelFormat::kE4M3F32:
+      return decode_fp8<PanelFormat::kE4M3F32>(panel, layout, begin, end, out);
+    case PanelFormat::kE5M2:
+      return decode_fp8<PanelFormat::kE5M2>(panel, layout, begin, end, out);
+    case PanelFormat::kE5M2E8M0:
+      return decode_fp8<PanelFormat::kE5M2E8M0>(panel, layout, begin, end, out);
+    case PanelFormat::kE5M2F32:
+      return decode_fp8<PanelFormat::kE5M2F32>(panel, layout, begin, end, out);
     case PanelFormat::kBF16:
       return decode_dense<PanelFormat::kBF16>(panel, begin, end, out);
     case PanelFormat::kF16:
@@ -83,46 +95,73 @@ void decode(const uint8_t* panel, const PanelLayout& layout, int64_t begin, int6
   }
 }
 
-/// Products of P float panels with T rows.
+/// Adds the products of columns [begin, end) of P float panels with T rows.
 template <int P, int T>
-VERNIER_INLINE void float_tile_of(const float* const (&weights)[P], int64_t cols, const float* x, int64_t x_stride,
-                                  float* out, int64_t out_stride, bool accumulate) {
-  Floats sum[P][T];
-  VERNIER_UNROLL for (int p = 0; p < P; ++p) {
-    VERNIER_UNROLL for (int t = 0; t < T; ++t) {
-      sum[p][t] = accumulate ? load(out + t * out_stride + p * kRows) : zero_floats();
-    }
-  }
-  for (int64_t k = 0; k < cols; ++k) {
+VERNIER_INLINE void add_float_products(const float* const (&weights)[P], const FloatTileJob& job, int64_t begin,
+                                       int64_t end, Floats (&sum)[P][T]) {
+  for (int64_t k = begin; k < end; ++k) {
     Floats w[P];
     VERNIER_UNROLL for (int p = 0; p < P; ++p) w[p] = load(weights[p] + k * kRows);
     VERNIER_UNROLL for (int t = 0; t < T; ++t) {
-      const Floats value = broadcast(x[t * x_stride + k]);
+      const Floats value = broadcast(job.x[t * job.x_stride + k]);
       VERNIER_UNROLL for (int p = 0; p < P; ++p) sum[p][t] = fma(w[p], value, sum[p][t]);
     }
   }
+}
+
+/// Products of P float panels with the first T rows of the job.
+template <int P, int T>
+VERNIER_INLINE void float_tile_of(const float* const (&weights)[P], const FloatTileJob& job) {
+  Floats sum[P][T];
   VERNIER_UNROLL for (int p = 0; p < P; ++p) {
-    VERNIER_UNROLL for (int t = 0; t < T; ++t) store(out + t * out_stride + p * kRows, sum[p][t]);
+    VERNIER_UNROLL for (int t = 0; t < T; ++t) {
+      sum[p][t] = job.accumulate ? load(job.out + t * job.out_stride + p * kRows) : zero_floats();
+    }
+  }
+  add_float_products<P, T>(weights, job, 0, job.cols, sum);
+  VERNIER_UNROLL for (int p = 0; p < P; ++p) {
+    VERNIER_UNROLL for (int t = 0; t < T; ++t) store(job.out + t * job.out_stride + p * kRows, sum[p][t]);
+  }
+}
+
+/// The same with scales: sums of a group live in registers, totals in `out`.
+template <int P, int T>
+VERNIER_INLINE void scaled_tile_of(const float* const (&weights)[P], const FloatTileJob& job) {
+  for (int64_t begin = 0, group = 0; begin < job.cols; begin += job.group, ++group) {
+    Floats sum[P][T];
+    VERNIER_UNROLL for (int p = 0; p < P; ++p) {
+      VERNIER_UNROLL for (int t = 0; t < T; ++t) sum[p][t] = zero_floats();
+    }
+    const int64_t end = begin + job.group < job.cols ? begin + job.group : job.cols;
+    add_float_products<P, T>(weights, job, begin, end, sum);
+    const bool first = group == 0 && !job.accumulate;
+    VERNIER_UNROLL for (int p = 0; p < P; ++p) {
+      const Floats scale = load(job.scale + p * job.scale_stride + group * kRows);
+      VERNIER_UNROLL for (int t = 0; t < T; ++t) {
+        float* out = job.out + t * job.out_stride + p * kRows;
+        store(out, fma(sum[p][t], scale, first ? zero_floats() : load(out)));
+      }
+    }
   }
 }
 
 /// Whole tiles of T rows, then the rest with lower tiles.
 template <int P, int T>
-void float_tiles(const FloatTileJob& job) {
+void float_tiles(FloatTileJob job) {
   const float* weights[P];
   for (int p = 0; p < P; ++p) weights[p] = job.weights + p * job.weights_stride;
-  int64_t t = 0;
-  for (; t + T <= job.tokens; t += T) {
-    float_tile_of<P, T>(weights, job.cols, job.x + t * job.x_stride, job.x_stride, job.out + t * job.out_stride,
-                        job.out_stride, job.accumulate);
+  while (job.tokens >= T) {
+    if (job.scale != nullptr) {
+      scaled_tile_of<P, T>(weights, job);
+    } else {
+      float_tile_of<P, T>(weights, job);
+    }
+    job.tokens -= T;
+    job.x += T * job.x_stride;
+    job.out += T * job.out_stride;
   }
   if constexpr (T > 1) {
-    if (t == job.tokens) return;
-    FloatTileJob rest = job;
-    rest.tokens = job.tokens - t;
-    rest.x += t * job.x_stride;
-    rest.out += t * job.out_stride;
-    float_tiles<P, (T > 3 ? 3 : T > 2 ? 2 : 1)>(rest);
+    if (job.tokens > 0) float_tiles<P, (T > 3 ? 3 : T > 2 ? 2 : 1)>(job);
   }
 }
 

@@ -55,10 +55,25 @@ struct IntTileJob {
   bool accumulate;
 };
 
-/// Products of float panels [cols, R] with float rows.
+/// Columns [begin, end) of one FP8 panel with scales as float numbers and float scales, apart. Begin is a multiple of
+/// the group, end too or the layout's last.
+struct Fp8UnpackJob {
+  const uint8_t* panel;
+  const PanelLayout* layout;
+  int64_t begin;
+  int64_t end;
+  float* numbers;  ///< [end - begin, R]
+  float* scale;    ///< [groups, R]
+};
+
+/// Products of float panels [cols, R] with float rows. Where there are scales, each group's sum starts from zero and is
+/// added times its scale.
 struct FloatTileJob {
   const float* weights;
   int64_t weights_stride;  ///< to the next panel
+  const float* scale;      ///< [groups, R], or null
+  int64_t scale_stride;    ///< to the next panel
+  int64_t group;           ///< columns of a scale
   int panel_count;
   int64_t cols;
   const float* x;
@@ -82,7 +97,7 @@ struct Bf16TileJob {
   int64_t out_stride;
 };
 
-/// Products of packed dense panels with a few float rows.
+/// Products of packed dense or FP8 panels with a few float rows.
 struct DenseStreamJob {
   const uint8_t* panels;
   const PanelLayout* layout;
@@ -117,10 +132,12 @@ struct LinearKernels {
   void (*unpack)(const UnpackJob&);
   void (*int_tile)(const IntTileJob&);
   /// Columns [begin, end) of one panel of any format as float32, exactly: out is [end - begin, R]. For integer formats
-  /// begin and end are multiples of 32.
+  /// begin and end are multiples of 32, for FP8 formats of 4.
   void (*decode)(const uint8_t* panel, const PanelLayout&, int64_t begin, int64_t end, float* out);
   void (*float_tile)(const FloatTileJob&);
   void (*dense_stream)(const DenseStreamJob&);
+  void (*fp8_stream)(const DenseStreamJob&);
+  void (*fp8_unpack)(const Fp8UnpackJob&);
   void (*finish)(const FinishJob&);
   /// `cols` is a multiple of 32; ties to even; a group of zeros has scale 0.
   void (*quantise)(const float* x, int64_t cols, int group, int8_t* codes, float* scale, float* sum);

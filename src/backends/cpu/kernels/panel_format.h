@@ -9,7 +9,12 @@ namespace vernier {
 /// Integer formats: columns come in blocks of 32, blocks in strips (StripLayout); code number 4j + i of row r of a
 /// block is byte 4r + i of vector j (R * 4 bytes), so that one broadcast of four activation bytes meets the codes of
 /// all rows. Narrow codes are cut into planes of whole vectors. A number is scale * (code - zero), or scale * code +
-/// minimum. Dense formats: bf16 lies as [cols / 2, R, 2], f16 and f32 as [cols, R].
+/// minimum.
+///
+/// FP8 formats: the scales of all groups of columns, [groups, R], then the codes as [cols / 2, R, 2]. A number is
+/// scale * code; of E4M3 both are kept in units of 2^8 (Fp8Format::unit_exponent).
+///
+/// Dense formats: bf16 lies as [cols / 2, R, 2], f16 and f32 as [cols, R].
 enum class PanelFormat : uint8_t {
   kQ2K,
   kQ3K,
@@ -23,6 +28,12 @@ enum class PanelFormat : uint8_t {
   kQ8_0,
   kMxfp4,
   kNvfp4,
+  kE4M3,
+  kE4M3E8M0,
+  kE4M3F32,
+  kE5M2,
+  kE5M2E8M0,
+  kE5M2F32,
   kBF16,
   kF16,
   kF32,
@@ -42,6 +53,7 @@ enum class ScalePlanes : uint8_t {
   kHalf,   ///< one f16 a group
   kSuper,  ///< one f16 for 256 columns times one byte a group
   kE8M0,   ///< one power of two a group
+  kE4M3,   ///< one E4M3 number, 0 or more, a group
 };
 
 struct IntFormat {
@@ -57,6 +69,47 @@ struct IntFormat {
 
 static constexpr bool is_dense(PanelFormat format) {
   return format >= PanelFormat::kBF16;
+}
+static constexpr bool is_fp8(PanelFormat format) {
+  return format >= PanelFormat::kE4M3 && format <= PanelFormat::kE5M2F32;
+}
+/// Integer codes, which int8 activations may meet.
+static constexpr bool is_integer(PanelFormat format) {
+  return format < PanelFormat::kE4M3;
+}
+
+enum class GroupScales : uint8_t {
+  kNone,  ///< rows have scales of their own, or the matrix one, outside the panel
+  kE8M0,  ///< one power of two a row and group
+  kF32,   ///< one float32 a row and group
+};
+
+struct Fp8Format {
+  bool e5m2;  ///< else E4M3
+  GroupScales scales;
+  /// The bits of E4M3 are those of an f16 2^-8 times as large: numbers are kept so, and scales 2^8 times as large.
+  int unit_exponent() const { return e5m2 ? 0 : 8; }
+};
+
+/// Columns of a group whose scale an FP8 panel keeps: a multiple of the least, up to the most.
+constexpr int kLeastFp8Group = 4, kMostFp8Group = 256;
+
+static constexpr Fp8Format fp8_format(PanelFormat format) {
+  using S = GroupScales;
+  switch (format) {
+    case PanelFormat::kE4M3E8M0:
+      return {false, S::kE8M0};
+    case PanelFormat::kE4M3F32:
+      return {false, S::kF32};
+    case PanelFormat::kE5M2:
+      return {true, S::kNone};
+    case PanelFormat::kE5M2E8M0:
+      return {true, S::kE8M0};
+    case PanelFormat::kE5M2F32:
+      return {true, S::kF32};
+    default:
+      return {false, S::kNone};
+  }
 }
 
 static constexpr IntFormat int_format(PanelFormat format) {
@@ -84,7 +137,7 @@ static constexpr IntFormat int_format(PanelFormat format) {
     case PanelFormat::kMxfp4:
       return {P::kE2M1, S::kE8M0, false, 32, 12, 24, true, false};
     case PanelFormat::kNvfp4:
-      return {P::kE2M1, S::kHalf, false, 16, 12, 24, true, false};
+      return {P::kE2M1, S::kE4M3, false, 16, 12, 24, true, false};
     case PanelFormat::kQ8_0:
     default:
       return {P::kByte, S::kHalf, false, 32, 128, 255, false, false};
@@ -116,7 +169,7 @@ static constexpr int plane_vectors(CodePlanes codes) {
 struct StripLayout {
   int blocks;        ///< of 32 columns
   int code_bytes;    ///< of one block
-  int scales;        ///< kHalf: f16 [groups, R]; kE8M0: bytes [groups, R]; kSuper: f16 [R]
+  int scales;        ///< kHalf: f16 [groups, R]; kE8M0, kE4M3: bytes [groups, R]; kSuper: f16 [R]
   int sub_scales;    ///< kSuper: bytes [groups, R]
   int minimums;      ///< as scales
   int sub_minimums;  ///< as sub_scales
@@ -138,20 +191,34 @@ static constexpr StripLayout strip_layout(PanelFormat format, int rows) {
   return at;
 }
 
-/// Extents of one panel. Columns are padded to whole strips (dense: to a multiple of 4), rows to R; what is padded is
-/// zero.
+/// Extents of one panel. Columns are padded to whole strips (FP8 and dense: to a multiple of 4), rows to R; what is
+/// padded is zero.
 struct PanelLayout {
   PanelFormat format = PanelFormat::kF32;
-  int32_t rows = 0;    ///< R
-  int64_t cols = 0;    ///< physical
-  int64_t blocks = 0;  ///< of 32 columns; integer formats only
+  int32_t rows = 0;         ///< R
+  int32_t group = 0;        ///< columns of a scale, a multiple of 4; FP8 formats with scales only
+  int64_t cols = 0;         ///< physical
+  int64_t blocks = 0;       ///< of 32 columns; integer formats only
+  int64_t code_offset = 0;  ///< bytes of scales before the codes; FP8 formats only
   int64_t panel_bytes = 0;
 };
 
-static constexpr PanelLayout panel_layout(PanelFormat format, int rows, int64_t logical_cols) {
+/// `group` is for FP8 formats with scales.
+static constexpr PanelLayout panel_layout(PanelFormat format, int rows, int64_t logical_cols, int group = 0) {
   PanelLayout at;
   at.format = format;
   at.rows = rows;
+  if (is_fp8(format)) {
+    at.cols = (logical_cols + 3) / 4 * 4;
+    const GroupScales scales = fp8_format(format).scales;
+    if (scales != GroupScales::kNone) {
+      at.group = group;
+      const int64_t bytes = (at.cols + group - 1) / group * rows * (scales == GroupScales::kF32 ? 4 : 1);
+      at.code_offset = (bytes + 63) / 64 * 64;
+    }
+    at.panel_bytes = (at.code_offset + at.cols * rows + 63) / 64 * 64;
+    return at;
+  }
   if (is_dense(format)) {
     at.cols = (logical_cols + 3) / 4 * 4;
     at.panel_bytes = at.cols * rows * (format == PanelFormat::kF32 ? 4 : 2);

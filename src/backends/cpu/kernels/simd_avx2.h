@@ -66,6 +66,16 @@ VERNIER_INLINE Floats load_half_e8m0(const uint8_t* at) {
   const __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
   return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, small, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
 }
+// Half of an E4M3 scale without a sign: its bits are those of an f16 2^-8 times as large.
+VERNIER_INLINE Floats load_half_e4m3(const uint8_t* at) {
+  const __m128i words = _mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
+  return _mm256_mul_ps(_mm256_cvtph_ps(_mm_slli_epi16(words, 7)), _mm256_set1_ps(128));
+}
+// 2^(byte - 127).
+VERNIER_INLINE Floats load_e8m0(const uint8_t* at) {
+  const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
+  return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_slli_epi32(e, 23), _mm256_set1_epi32(0x00400000)));
+}
 // Rows of column pairs of bf16: the even columns, or the odd ones.
 VERNIER_INLINE Floats load_bf16_even(const uint8_t* at) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)), 16));
@@ -101,6 +111,27 @@ VERNIER_INLINE Codes e2m1_codes(Codes nibbles) {
 VERNIER_INLINE Floats column_of(Codes codes, int j, int zero) {
   const __m256i byte = _mm256_and_si256(_mm256_srli_epi32(codes, 8 * j), _mm256_set1_epi32(0xFF));
   return _mm256_cvtepi32_ps(_mm256_sub_epi32(byte, _mm256_set1_epi32(zero)));
+}
+
+// Four columns out of two vectors of f16, [2, kRows] each: columns 0 and 2, columns 1 and 3.
+VERNIER_INLINE void half_columns(__m256i even, __m256i odd, Floats (&column)[4]) {
+  column[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(even));
+  column[1] = _mm256_cvtph_ps(_mm256_castsi256_si128(odd));
+  column[2] = _mm256_cvtph_ps(_mm256_extracti128_si256(even, 1));
+  column[3] = _mm256_cvtph_ps(_mm256_extracti128_si256(odd, 1));
+}
+// Four columns of E4M3 codes [2, kRows, 2], each number times 2^-8: shifted by one, with the copy of the sign that this
+// leaves in the exponent cleared, a code in the high byte of 16 bits is that f16.
+VERNIER_INLINE void e4m3_columns(Codes codes, Floats (&column)[4]) {
+  const __m256i mask = _mm256_set1_epi16(static_cast<int16_t>(0xBF80));
+  const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 1);
+  const __m256i odd = _mm256_srai_epi16(codes, 1);
+  half_columns(_mm256_and_si256(even, mask), _mm256_and_si256(odd, mask), column);
+}
+// Of E5M2: the high byte of an f16.
+VERNIER_INLINE void e5m2_columns(Codes codes, Floats (&column)[4]) {
+  const __m256i mask = _mm256_set1_epi16(static_cast<int16_t>(0xFF00));
+  half_columns(_mm256_slli_epi16(codes, 8), _mm256_and_si256(codes, mask), column);
 }
 
 VERNIER_INLINE Quad load_quad(const int8_t* at) {

@@ -68,6 +68,16 @@ VERNIER_INLINE Floats load_half_e8m0(const uint8_t* at) {
   const __m512i small = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
   return _mm512_castsi512_ps(_mm512_mask_blend_epi32(_mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2)), normal, small));
 }
+// Half of an E4M3 scale without a sign: its bits are those of an f16 2^-8 times as large.
+VERNIER_INLINE Floats load_half_e4m3(const uint8_t* at) {
+  const __m256i words = _mm256_cvtepu8_epi16(load_bytes(at));
+  return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_slli_epi16(words, 7)), _mm512_set1_ps(128));
+}
+// 2^(byte - 127).
+VERNIER_INLINE Floats load_e8m0(const uint8_t* at) {
+  const __m512i e = _mm512_cvtepu8_epi32(load_bytes(at));
+  return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_slli_epi32(e, 23), _mm512_set1_epi32(0x00400000)));
+}
 // Rows of column pairs of bf16: the even columns, or the odd ones.
 VERNIER_INLINE Floats load_bf16_even(const uint8_t* at) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(at), 16));
@@ -103,6 +113,27 @@ VERNIER_INLINE Codes e2m1_codes(Codes nibbles) {
 VERNIER_INLINE Floats column_of(Codes codes, int j, int zero) {
   const __m512i byte = _mm512_and_si512(_mm512_srli_epi32(codes, 8 * j), _mm512_set1_epi32(0xFF));
   return _mm512_cvtepi32_ps(_mm512_sub_epi32(byte, _mm512_set1_epi32(zero)));
+}
+
+// Four columns out of two vectors of f16, [2, kRows] each: columns 0 and 2, columns 1 and 3.
+VERNIER_INLINE void half_columns(__m512i even, __m512i odd, Floats (&column)[4]) {
+  column[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(even));
+  column[1] = _mm512_cvtph_ps(_mm512_castsi512_si256(odd));
+  column[2] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(even, 1));
+  column[3] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(odd, 1));
+}
+// Four columns of E4M3 codes [2, kRows, 2], each number times 2^-8: shifted by one, with the copy of the sign that this
+// leaves in the exponent cleared, a code in the high byte of 16 bits is that f16.
+VERNIER_INLINE void e4m3_columns(Codes codes, Floats (&column)[4]) {
+  const __m512i mask = _mm512_set1_epi16(static_cast<int16_t>(0xBF80));
+  const __m512i even = _mm512_srai_epi16(_mm512_slli_epi16(codes, 8), 1);
+  const __m512i odd = _mm512_srai_epi16(codes, 1);
+  half_columns(_mm512_and_si512(even, mask), _mm512_and_si512(odd, mask), column);
+}
+// Of E5M2: the high byte of an f16.
+VERNIER_INLINE void e5m2_columns(Codes codes, Floats (&column)[4]) {
+  const __m512i mask = _mm512_set1_epi16(static_cast<int16_t>(0xFF00));
+  half_columns(_mm512_slli_epi16(codes, 8), _mm512_and_si512(codes, mask), column);
 }
 
 VERNIER_INLINE Quad load_quad(const int8_t* at) {

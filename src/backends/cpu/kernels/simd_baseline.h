@@ -98,6 +98,18 @@ VERNIER_INLINE Floats load_half_e8m0(const uint8_t* at) {
   VERNIER_LANES r.lane[i] = float_of(at[i] < 2 ? 0x00200000u << at[i] : (at[i] - 1u) << 23);
   return r;
 }
+// Half of an E4M3 scale without a sign: its bits are those of an f16 2^-8 times as large.
+VERNIER_INLINE Floats load_half_e4m3(const uint8_t* at) {
+  Floats r;
+  VERNIER_LANES r.lane[i] = half_to_float(static_cast<uint16_t>(at[i] << 7)) * 128;
+  return r;
+}
+// 2^(byte - 127).
+VERNIER_INLINE Floats load_e8m0(const uint8_t* at) {
+  Floats r;
+  VERNIER_LANES r.lane[i] = float_of(at[i] == 0 ? 0x00400000u : uint32_t{at[i]} << 23);
+  return r;
+}
 // Rows of column pairs of bf16: the even columns, or the odd ones.
 VERNIER_INLINE Floats load_bf16_even(const uint8_t* at) {
   uint32_t pair[kRows];
@@ -145,6 +157,25 @@ VERNIER_INLINE Floats column_of(const Codes& codes, int j, int zero) {
   Floats r;
   VERNIER_LANES r.lane[i] = static_cast<float>(codes.byte[4 * i + j] - zero);
   return r;
+}
+
+// Four columns of E4M3 codes [2, kRows, 2], each number times 2^-8: its bits are those of that f16.
+VERNIER_INLINE void e4m3_columns(const Codes& codes, Floats (&column)[4]) {
+  for (int c = 0; c < 4; ++c) {
+    VERNIER_LANES {
+      const uint32_t code = codes.byte[(c / 2 * kRows + i) * 2 + c % 2];
+      column[c].lane[i] = half_to_float(static_cast<uint16_t>((code & 0x80u) << 8 | (code & 0x7Fu) << 7));
+    }
+  }
+}
+// Of E5M2: the high byte of an f16.
+VERNIER_INLINE void e5m2_columns(const Codes& codes, Floats (&column)[4]) {
+  for (int c = 0; c < 4; ++c) {
+    VERNIER_LANES {
+      const uint32_t code = codes.byte[(c / 2 * kRows + i) * 2 + c % 2];
+      column[c].lane[i] = half_to_float(static_cast<uint16_t>(code << 8));
+    }
+  }
 }
 
 VERNIER_INLINE Quad load_quad(const int8_t* at) {
