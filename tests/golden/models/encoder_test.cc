@@ -101,6 +101,7 @@ TEST_P(GoldenEncoder, HiddenStatesEqualTheReferenceAloneAndSideBySide) {
     const std::vector<float> states = hidden_states(model, {text});
     alone.insert(alone.end(), states.begin(), states.end());
   }
+  EXPECT_EQ(together, alone) << "MODELS-6: to the bit";
   // After a layer norm the numbers' mean square is near 1. Fast numerics round activations to 8 bits of mantissa before
   // each of some twenty products: the error's mean square is bounded, and one number's by what is rare among thousands.
   const double mean_limit = GetParam().numerics == Numerics::kExact ? 1e-4 : 2e-2;
