@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cpu/linear_tile.h"
 #include "base/check.h"
 
 namespace vernier {
@@ -14,14 +15,6 @@ namespace {
 constexpr int64_t kLeastStreamBytes = 8 << 10;
 constexpr int64_t kMostStreamBytes = 16 << 10;
 constexpr int64_t kStreamChunksOfThread = 8;
-/// Rows of activations that a chunk of a tiled product multiplies: unpacking is paid once for them.
-constexpr int64_t kTileRows = 128;
-/// Blocks of 32 columns that are unpacked at a time: two panels of them stay in the first-level cache.
-constexpr int64_t kTileBlocks = 24;
-/// Columns that are decoded to float32 at a time.
-constexpr int64_t kTileCols = kMostFp8Group;
-/// Groups of scales in them.
-constexpr int64_t kTileGroups = kTileCols / kLeastFp8Group;
 constexpr int64_t kMostStreamPanels = 64;
 constexpr int64_t kDenseStreamPanels = 4;
 /// Products of a step whose weights are fetched ahead.
@@ -33,24 +26,11 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-/// One call of `linear`: what all its chunks share.
-struct Product {
-  ThreadPool& pool;
-  LinearScratch& scratch;
-  const CpuMatrix& matrix;
-  const LinearInput& input;
-  const LinearOutput& output;
-  const LinearKernels& kernels;
-  const float* x = nullptr;  // float rows, where a segment needs them
-  int64_t x_stride = 0;
-  int64_t bf16_stride = 0;
-};
-
 using SegmentWork = LinearScratch::SegmentWork;
 
 /// Prepares one input row: prologue, padding, and int8 codes in the groups that the segments ask for.
 struct RowStage {
-  const Product& product;
+  const LinearProduct& product;
   int64_t padded_cols;
   bool floats;
   bool bf16;
@@ -91,14 +71,14 @@ void reserve(LinearScratch::IntStage& stage, int group, int64_t rows, int64_t pa
   stage.sum.reserve(rows * stage.stride);
 }
 
-void stage_rows(Product& product) {
+void stage_rows(LinearProduct& product) {
   const LinearInput& input = product.input;
   RowStage stage{product, 0, false, false, false, false};
   bool blocks = false;
   for (const MatrixSegment& segment : product.matrix.segments()) {
     stage.padded_cols = std::max(stage.padded_cols, segment.layout.cols);
     const LinearKernel kernel = choose_linear(product.matrix, segment, input.rows, nullptr);
-    if (kernel == LinearKernel::kBf16Tile) {
+    if (takes_bf16_rows(kernel)) {
       stage.bf16 = true;
     } else if (!product.matrix.is_integer(segment)) {
       stage.floats = true;
@@ -134,29 +114,8 @@ void stage_rows(Product& product) {
   });
 }
 
-/// Tile rows [first_row, first_row + tokens) x matrix rows from `begin` on, out of `tile`, to where they belong.
-void finish_tile(const Product& product, const MatrixSegment& segment, int64_t begin, int64_t count, int64_t first_row,
-                 int64_t tokens, const float* tile, int64_t tile_stride) {
-  const LinearOutput& output = product.output;
-  FinishJob job;
-  job.tile = tile;
-  job.tile_stride = tile_stride;
-  job.out = output.out + first_row * output.stride + segment.first_row + begin;
-  job.out_stride = output.stride;
-  job.row_scale = segment.row_scale.empty() ? nullptr : segment.row_scale.data() + begin;
-  job.bias = output.bias == nullptr ? nullptr : output.bias + segment.first_row + begin;
-  job.add_into_out = output.add_into_out;
-  job.rows = std::min(count, segment.rows - begin);
-  job.tokens = tokens;
-  product.kernels.finish(job);
-}
-
-IntRows int_rows(const Product& product, const MatrixSegment& segment, int64_t first_row) {
-  const bool narrow = int_format(segment.layout.format).group == 16;
-  return (narrow ? product.scratch.group16 : product.scratch.group32).rows(first_row);
-}
-
-void stream_chunk(const Product& product, const SegmentWork& work, int64_t chunk, LinearScratch::ThreadPart& part) {
+void stream_chunk(const LinearProduct& product, const SegmentWork& work, int64_t chunk,
+                  LinearScratch::ThreadPart& part) {
   const MatrixSegment& segment = *work.segment;
   const int64_t lanes = segment.layout.rows;
   const int64_t first = chunk * work.panels_each;
@@ -177,112 +136,6 @@ void stream_chunk(const Product& product, const SegmentWork& work, int64_t chunk
     }
     finish_tile(product, segment, first * lanes, width, t, tokens, tile, width);
     t += tokens;
-  }
-}
-
-void int_tile_chunk(const Product& product, const MatrixSegment& segment, int64_t first_panel, int panels,
-                    int64_t first_row, int64_t tokens, LinearScratch::ThreadPart& part) {
-  const PanelLayout& layout = segment.layout;
-  const IntFormat format = int_format(layout.format);
-  const int64_t lanes = layout.rows;
-  const int64_t blocks_each = std::min(layout.blocks, kTileBlocks);
-  const int64_t groups_of_block = 32 / format.group;
-  IntTileJob job;
-  job.format = layout.format;
-  job.panel_count = panels;
-  job.codes_stride = blocks_each * 32 * lanes;
-  job.scale_stride = blocks_each * groups_of_block * lanes;
-  uint8_t* codes = part.codes.reserve(panels * job.codes_stride);
-  float* scale = part.scale.reserve(panels * job.scale_stride);
-  float* minimum = part.minimum.reserve(panels * job.scale_stride);
-  job.codes = codes;
-  job.scale = scale;
-  job.minimum = minimum;
-  job.tokens = tokens;
-  job.out_stride = panels * lanes;
-  job.out = part.out.reserve(kTileRows * job.out_stride);
-  for (int64_t begin = 0; begin < layout.blocks; begin += blocks_each) {
-    const int64_t end = std::min(layout.blocks, begin + blocks_each);
-    for (int p = 0; p < panels; ++p) {
-      product.kernels.unpack({segment.data + (first_panel + p) * layout.panel_bytes, &layout, begin, end,
-                              codes + p * job.codes_stride, scale + p * job.scale_stride,
-                              minimum + p * job.scale_stride});
-    }
-    job.blocks = end - begin;
-    job.x = int_rows(product, segment, first_row);
-    job.x.codes += begin * 32;
-    job.x.scale += begin * groups_of_block;
-    job.x.sum += begin * groups_of_block;
-    job.accumulate = begin > 0;
-    product.kernels.int_tile(job);
-  }
-  finish_tile(product, segment, first_panel * lanes, panels * lanes, first_row, tokens, job.out, job.out_stride);
-}
-
-void float_tile_chunk(const Product& product, const MatrixSegment& segment, int64_t first_panel, int panels,
-                      int64_t first_row, int64_t tokens, LinearScratch::ThreadPart& part) {
-  const PanelLayout& layout = segment.layout;
-  const int64_t lanes = layout.rows;
-  FloatTileJob job;
-  job.panel_count = panels;
-  job.weights_stride = kTileCols * lanes;
-  float* weights = part.weights.reserve(panels * job.weights_stride);
-  job.weights = weights;
-  job.group = layout.group;
-  job.scale_stride = kTileGroups * lanes;
-  float* scale = part.scale.reserve(panels * job.scale_stride);
-  job.scale = layout.group > 0 ? scale : nullptr;
-  const int64_t cols_each = layout.group > 0 ? kTileCols / layout.group * layout.group : kTileCols;
-  job.x_stride = product.x_stride;
-  job.tokens = tokens;
-  job.out_stride = panels * lanes;
-  job.out = part.out.reserve(kTileRows * job.out_stride);
-  for (int64_t begin = 0; begin < layout.cols; begin += cols_each) {
-    const int64_t end = std::min(layout.cols, begin + cols_each);
-    for (int p = 0; p < panels; ++p) {
-      const uint8_t* panel = segment.data + (first_panel + p) * layout.panel_bytes;
-      float* numbers = weights + p * job.weights_stride;
-      if (layout.group > 0) {
-        product.kernels.fp8_unpack({panel, &layout, begin, end, numbers, scale + p * job.scale_stride});
-      } else {
-        product.kernels.decode(panel, layout, begin, end, numbers);
-      }
-    }
-    job.cols = end - begin;
-    job.x = product.x + first_row * product.x_stride + begin;
-    job.accumulate = begin > 0;
-    product.kernels.float_tile(job);
-  }
-  finish_tile(product, segment, first_panel * lanes, panels * lanes, first_row, tokens, job.out, job.out_stride);
-}
-
-void bf16_tile_chunk(const Product& product, const MatrixSegment& segment, int64_t first_panel, int panels,
-                     int64_t first_row, int64_t tokens, LinearScratch::ThreadPart& part) {
-  const PanelLayout& layout = segment.layout;
-  const int64_t width = panels * layout.rows;
-  float* tile = part.out.reserve(kTileRows * width);
-  product.kernels.bf16_tile({segment.data + first_panel * layout.panel_bytes, layout.panel_bytes, panels, layout.cols,
-                             product.scratch.bf16.data() + first_row * product.bf16_stride, product.bf16_stride, tokens,
-                             tile, width});
-  finish_tile(product, segment, first_panel * layout.rows, width, first_row, tokens, tile, width);
-}
-
-void tile_chunk(const Product& product, const SegmentWork& work, int64_t chunk, LinearScratch::ThreadPart& part) {
-  const MatrixSegment& segment = *work.segment;
-  const int64_t first_row = chunk % work.row_chunks * kTileRows;
-  const int64_t tokens = std::min(kTileRows, product.input.rows - first_row);
-  const int64_t begin = chunk / work.row_chunks * work.panels_each;
-  const int64_t end = std::min(segment.panels, begin + work.panels_each);
-  for (int64_t panel = begin; panel < end;) {
-    const int panels = end - panel >= product.kernels.tile_panels ? product.kernels.tile_panels : 1;
-    if (work.kernel == LinearKernel::kIntTile) {
-      int_tile_chunk(product, segment, panel, panels, first_row, tokens, part);
-    } else if (work.kernel == LinearKernel::kBf16Tile) {
-      bf16_tile_chunk(product, segment, panel, panels, first_row, tokens, part);
-    } else {
-      float_tile_chunk(product, segment, panel, panels, first_row, tokens, part);
-    }
-    panel += panels;
   }
 }
 
@@ -317,7 +170,7 @@ int64_t plan(int threads, const CpuMatrix& matrix, int64_t rows, std::vector<Seg
   return chunks;
 }
 
-void run_chunk(const Product& product, int64_t chunk, LinearScratch::ThreadPart& part) {
+void run_chunk(const LinearProduct& product, int64_t chunk, LinearScratch::ThreadPart& part) {
   for (const SegmentWork& work : product.scratch.work) {
     if (chunk >= work.chunks) {
       chunk -= work.chunks;
@@ -368,10 +221,7 @@ void grow_threads(LinearScratch& scratch, const CpuMatrix& matrix) {
   int64_t padded_cols = matrix.cols();
   for (const MatrixSegment& segment : matrix.segments()) padded_cols = std::max(padded_cols, segment.layout.cols);
   for (LinearScratch::ThreadPart& part : scratch.threads) {
-    part.codes.reserve(width * kTileBlocks * 32);
-    part.scale.reserve(width * std::max(kTileBlocks * 2, kTileGroups));
-    part.minimum.reserve(width * kTileBlocks * 2);
-    part.weights.reserve(width * kTileCols);
+    reserve_tiles(kernels, part);
     part.out.reserve(std::max(width * kTileRows, kMostStreamPanels * lanes * kernels.stream_tokens));
     part.row.reserve(padded_cols);
   }
@@ -387,7 +237,7 @@ void linear(ThreadPool& pool, LinearScratch& scratch, const CpuMatrix& matrix, c
   CHECK(input.cols == matrix.cols(), "{} input columns for a matrix of {}", input.cols, matrix.cols());
   CHECK(scratch.threads.size() >= static_cast<size_t>(pool.threads()), "scratch for fewer threads than the pool has");
   if (input.rows == 0) return;
-  Product product{pool, scratch, matrix, input, output, matrix.kernels()};
+  LinearProduct product{pool, scratch, matrix, input, output, matrix.kernels()};
   grow_threads(scratch, matrix);
   stage_rows(product);
   const int64_t chunks = plan(pool.threads(), matrix, input.rows, scratch.work);
@@ -402,7 +252,7 @@ void reserve_linear(LinearScratch& scratch, const CpuMatrix& matrix, int64_t row
   int64_t padded_cols = ceil_div(matrix.cols(), 32) * 32;
   for (const MatrixSegment& segment : matrix.segments()) padded_cols = std::max(padded_cols, segment.layout.cols);
   for (const MatrixSegment& segment : matrix.segments()) {
-    if (choose_linear(matrix, segment, rows, nullptr) == LinearKernel::kBf16Tile) {
+    if (takes_bf16_rows(choose_linear(matrix, segment, rows, nullptr))) {
       scratch.bf16.reserve(rows * (padded_cols + kRowGap));
     } else if (!matrix.is_integer(segment)) {
       scratch.floats.reserve(rows * padded_cols);

@@ -59,8 +59,9 @@ class LinearScratch {
     AlignedBuffer<uint8_t> codes;  // unpacked panels
     AlignedBuffer<float> scale;
     AlignedBuffer<float> minimum;
-    AlignedBuffer<float> weights;  // decoded panels
-    AlignedBuffer<float> out;      // a tile before its epilogue
+    AlignedBuffer<float> weights;   // decoded panels
+    AlignedBuffer<uint16_t> pairs;  // the same as bf16
+    AlignedBuffer<float> out;       // a tile before its epilogue
     AlignedBuffer<float> row;
   };
 

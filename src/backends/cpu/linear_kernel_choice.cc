@@ -8,14 +8,15 @@ namespace vernier {
 namespace {
 
 std::string kernel_name(LinearKernel kernel, const CpuMatrix& matrix) {
-  static constexpr const char* kNames[] = {"int8_stream", "int8_tile", "float_stream", "fp8_stream",
-                                           "fp8_tile",    "bf16_tile", "float_tile"};
+  static constexpr const char* kNames[] = {"int8_stream", "int8_tile", "float_stream",  "fp8_stream",
+                                           "fp8_tile",    "bf16_tile", "fp8_bf16_tile", "float_tile"};
   return fmt::format("{}_{}", kNames[static_cast<size_t>(kernel)], matrix.kernels().name);
 }
 
 /// Whatever the number of rows: which kernel multiplies a row may not depend on its neighbours where it shows.
 bool rounds_to_bf16(const CpuMatrix& matrix, const MatrixSegment& segment) {
-  return segment.layout.format == PanelFormat::kBF16 && matrix.numerics() == Numerics::kFast &&
+  const PanelFormat format = segment.layout.format;
+  return (format == PanelFormat::kBF16 || is_fp8(format)) && matrix.numerics() == Numerics::kFast &&
          matrix.kernels().bf16_tile != nullptr;
 }
 
@@ -25,7 +26,8 @@ Reason verdict(LinearKernel kernel, const CpuMatrix& matrix, const MatrixSegment
   if (integer && !is_integer(segment.layout.format)) {
     return {ReasonCode::kCodec, fmt::format("{} is kept as floats; int8 kernels read integer codes", segment.codec)};
   }
-  const bool fp8 = kernel == LinearKernel::kFp8Stream || kernel == LinearKernel::kFp8Tile;
+  const bool fp8 =
+      kernel == LinearKernel::kFp8Stream || kernel == LinearKernel::kFp8Tile || kernel == LinearKernel::kFp8Bf16Tile;
   if (fp8 && !is_fp8(segment.layout.format)) {
     if (segment.fp8_refused.code != ReasonCode::kChosen) return segment.fp8_refused;
     return {ReasonCode::kCodec, fmt::format("{} is not kept as FP8 codes", segment.codec)};
@@ -36,10 +38,10 @@ Reason verdict(LinearKernel kernel, const CpuMatrix& matrix, const MatrixSegment
   if (kernel == LinearKernel::kDenseStream && !is_dense(segment.layout.format)) {
     return {ReasonCode::kCodec, fmt::format("{} is kept as codes; this kernel reads floats", segment.codec)};
   }
-  if (kernel == LinearKernel::kBf16Tile) {
-    if (segment.layout.format != PanelFormat::kBF16) {
-      return {ReasonCode::kCodec, fmt::format("{} is not kept as bf16", segment.codec)};
-    }
+  if (kernel == LinearKernel::kBf16Tile && segment.layout.format != PanelFormat::kBF16) {
+    return {ReasonCode::kCodec, fmt::format("{} is not kept as bf16", segment.codec)};
+  }
+  if (takes_bf16_rows(kernel)) {
     if (matrix.numerics() == Numerics::kExact) {
       return {ReasonCode::kNumerics, "bf16 activations round; exact numerics keep float32"};
     }
@@ -47,7 +49,7 @@ Reason verdict(LinearKernel kernel, const CpuMatrix& matrix, const MatrixSegment
       return {ReasonCode::kNeedsIsa, fmt::format("needs avx512 with bf16; this run uses {}", name(matrix.isa()))};
     }
   }
-  if (kernel == LinearKernel::kDenseStream && rounds_to_bf16(matrix, segment)) {
+  if (is_stream(kernel) && rounds_to_bf16(matrix, segment)) {
     return {ReasonCode::kNumerics,
             "rows are rounded to bf16 in every step, so that a row's bits are those it has alone"};
   }
@@ -72,15 +74,17 @@ void add_other_isas(const CpuMatrix& matrix, LinearKernel kernel, std::vector<Ca
 
 LinearKernel choose_linear(const CpuMatrix& matrix, const MatrixSegment& segment, int64_t batch_rows, Choice* choice) {
   // Fastest first.
-  constexpr LinearKernel kAll[] = {LinearKernel::kIntStream, LinearKernel::kIntTile, LinearKernel::kDenseStream,
-                                   LinearKernel::kFp8Stream, LinearKernel::kFp8Tile, LinearKernel::kBf16Tile,
-                                   LinearKernel::kFloatTile};
+  constexpr LinearKernel kAll[] = {LinearKernel::kIntStream,   LinearKernel::kIntTile,   LinearKernel::kDenseStream,
+                                   LinearKernel::kFp8Bf16Tile, LinearKernel::kFp8Stream, LinearKernel::kFp8Tile,
+                                   LinearKernel::kBf16Tile,    LinearKernel::kFloatTile};
   if (choice == nullptr) {
     const bool few = batch_rows <= kStreamRows;
     if (matrix.is_integer(segment)) return few ? LinearKernel::kIntStream : LinearKernel::kIntTile;
+    if (rounds_to_bf16(matrix, segment)) {
+      return is_fp8(segment.layout.format) ? LinearKernel::kFp8Bf16Tile : LinearKernel::kBf16Tile;
+    }
     if (is_fp8(segment.layout.format)) return few ? LinearKernel::kFp8Stream : LinearKernel::kFp8Tile;
     if (is_integer(segment.layout.format)) return LinearKernel::kFloatTile;
-    if (rounds_to_bf16(matrix, segment)) return LinearKernel::kBf16Tile;
     return few ? LinearKernel::kDenseStream : LinearKernel::kFloatTile;
   }
   const LinearKernel chosen = choose_linear(matrix, segment, batch_rows, nullptr);

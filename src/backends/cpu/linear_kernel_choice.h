@@ -16,9 +16,14 @@ enum class LinearKernel : uint8_t {
   kFp8Stream,    ///< packed FP8 codes that become float32 in registers, read once
   kFp8Tile,      ///< FP8 panels decoded once for many rows; each group's sum is scaled
   kBf16Tile,     ///< packed bf16 met by rows rounded to bf16
+  kFp8Bf16Tile,  ///< FP8 panels that become bf16 in cache, met by rows rounded to bf16
   kFloatTile,    ///< panels decoded to float32 for any number of rows
 };
 
+/// Multiplies rows rounded to bf16, in steps of any size.
+constexpr bool takes_bf16_rows(LinearKernel kernel) {
+  return kernel == LinearKernel::kBf16Tile || kernel == LinearKernel::kFp8Bf16Tile;
+}
 /// Made for few rows: reads packed weights once, as they come from memory.
 constexpr bool is_stream(LinearKernel kernel) {
   return kernel == LinearKernel::kIntStream || kernel == LinearKernel::kDenseStream ||

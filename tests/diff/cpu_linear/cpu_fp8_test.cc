@@ -76,7 +76,7 @@ std::string label(const Fp8Case& of, Isa isa) {
 
 /// Whatever rows a kernel sees: those of fast numerics may be rounded to bf16.
 std::vector<float> seen_rows(const CpuMatrix& matrix, std::vector<float> x) {
-  if (choose_linear(matrix, matrix.segments()[0], 1, nullptr) != LinearKernel::kBf16Tile) return x;
+  if (!takes_bf16_rows(choose_linear(matrix, matrix.segments()[0], 1, nullptr))) return x;
   for (float& value : x) value = bf16_to_f32(f32_to_bf16(value));
   return x;
 }

@@ -57,7 +57,8 @@ std::vector<float> seen_rows(const CpuMatrix& matrix, const std::vector<float>& 
     case LinearKernel::kIntStream:
     case LinearKernel::kIntTile:
       return rounded_rows(x, matrix.cols(), int_format(segment.layout.format).group);
-    case LinearKernel::kBf16Tile: {
+    case LinearKernel::kBf16Tile:
+    case LinearKernel::kFp8Bf16Tile: {
       std::vector<float> rounded = x;
       for (float& value : rounded) value = bf16_to_f32(f32_to_bf16(value));
       return rounded;

@@ -28,6 +28,7 @@ constexpr LinearKernels kKernels = {.rows = kRows,
                                     .finish = finish,
                                     .quantise = quantise,
                                     .bf16_tile = nullptr,
+                                    .fp8_unpack_bf16 = nullptr,
                                     .round_bf16 = nullptr};
 
 }  // namespace

@@ -30,6 +30,7 @@ constexpr LinearKernels kKernels = {.rows = kRows,
                                     .finish = finish,
                                     .quantise = quantise,
                                     .bf16_tile = bf16_tile,
+                                    .fp8_unpack_bf16 = fp8_unpack_bf16,
                                     .round_bf16 = round_bf16};
 
 }  // namespace

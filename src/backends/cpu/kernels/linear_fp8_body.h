@@ -115,6 +115,16 @@ void fp8_stream(const DenseStreamJob& job) {
 }
 
 template <PanelFormat F>
+VERNIER_INLINE void unpack_fp8_scales(const Fp8Source<F>& source, const Fp8UnpackJob& job) {
+  if constexpr (Fp8Source<F>::kScaled) {
+    const int64_t first = job.begin / job.layout->group;
+    for (int64_t group = first; group * job.layout->group < job.end; ++group) {
+      store(job.scale + (group - first) * kRows, source.scale(group));
+    }
+  }
+}
+
+template <PanelFormat F>
 void fp8_unpack_format(const Fp8UnpackJob& job) {
   const Fp8Source<F> source(job.panel, *job.layout);
   float* numbers = job.numbers;
@@ -124,12 +134,7 @@ void fp8_unpack_format(const Fp8UnpackJob& job) {
     VERNIER_UNROLL for (int i = 0; i < 4; ++i) store(numbers + i * kRows, column[i]);
     numbers += 4 * kRows;
   }
-  if constexpr (Fp8Source<F>::kScaled) {
-    const int64_t first = job.begin / job.layout->group;
-    for (int64_t group = first; group * job.layout->group < job.end; ++group) {
-      store(job.scale + (group - first) * kRows, source.scale(group));
-    }
-  }
+  unpack_fp8_scales(source, job);
 }
 
 void fp8_unpack(const Fp8UnpackJob& job) {

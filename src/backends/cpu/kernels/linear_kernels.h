@@ -55,15 +55,16 @@ struct IntTileJob {
   bool accumulate;
 };
 
-/// Columns [begin, end) of one FP8 panel with scales as float numbers and float scales, apart. Begin is a multiple of
-/// the group, end too or the layout's last.
+/// Columns [begin, end) of one FP8 panel as float numbers, or as pairs of bf16, and, where it has them, float scales.
+/// Begin is a multiple of the group, end too or the layout's last.
 struct Fp8UnpackJob {
   const uint8_t* panel;
   const PanelLayout* layout;
   int64_t begin;
   int64_t end;
-  float* numbers;  ///< [end - begin, R]
-  float* scale;    ///< [groups, R]
+  float* numbers;   ///< [end - begin, R]
+  uint16_t* pairs;  ///< [(end - begin) / 2, R, 2]
+  float* scale;     ///< [groups, R]
 };
 
 /// Products of float panels [cols, R] with float rows. Where there are scales, each group's sum starts from zero and is
@@ -84,17 +85,22 @@ struct FloatTileJob {
   bool accumulate;
 };
 
-/// Products of packed bf16 panels, `panel_count` of them side by side, with rows rounded to bf16.
+/// Products of panels of bf16 pairs, `panel_count` of them side by side, with rows rounded to bf16. Scales as those of
+/// FloatTileJob.
 struct Bf16TileJob {
   const uint8_t* panels;
   int64_t panel_bytes;
+  const float* scale;
+  int64_t scale_stride;
+  int64_t group;
   int panel_count;
-  int64_t cols;       ///< the layout's
+  int64_t cols;       ///< a multiple of 4
   const uint16_t* x;  ///< [tokens, cols]
   int64_t x_stride;
   int64_t tokens;
   float* out;  ///< [tokens][panel_count * R]
   int64_t out_stride;
+  bool accumulate;
 };
 
 /// Products of packed dense or FP8 panels with a few float rows.
@@ -137,12 +143,15 @@ struct LinearKernels {
   void (*float_tile)(const FloatTileJob&);
   void (*dense_stream)(const DenseStreamJob&);
   void (*fp8_stream)(const DenseStreamJob&);
+  /// To `numbers`.
   void (*fp8_unpack)(const Fp8UnpackJob&);
   void (*finish)(const FinishJob&);
   /// `cols` is a multiple of 32; ties to even; a group of zeros has scale 0.
   void (*quantise)(const float* x, int64_t cols, int group, int8_t* codes, float* scale, float* sum);
-  /// Null, like the next, where the instruction set does not multiply bf16.
+  /// Null, like the next two, where the instruction set does not multiply bf16.
   void (*bf16_tile)(const Bf16TileJob&);
+  /// To `pairs`.
+  void (*fp8_unpack_bf16)(const Fp8UnpackJob&);
   /// To nearest, ties to even; NaN stays NaN. `cols` is a multiple of 4.
   void (*round_bf16)(const float* x, int64_t cols, uint16_t* out);
 };

@@ -191,6 +191,27 @@ VERNIER_INLINE Floats add_products(Floats sum, Pairs a, Pairs b) {
   return _mm512_dpbf16_ps(sum, a, b);
 }
 
+VERNIER_INLINE void store_pairs(uint16_t* at, Pairs pairs) {
+  _mm512_storeu_si512(at, reinterpret_cast<__m512i>(pairs));
+}
+// FP8 codes, kRows x 2, in the units of e4m3_columns or e5m2_columns: fields move in place and the exponent is biased
+// anew. Exponent 0, whose codes are multiples of one number, goes through a table: bf16 products take subnormals for 0.
+template <bool E5m2>
+VERNIER_INLINE Pairs bf16_of_fp8(const uint8_t* codes) {
+  const __m512i words = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
+  const __m512i magnitude = _mm512_and_si512(words, _mm512_set1_epi16(0x7F));
+  const __m512i moved = _mm512_slli_epi16(magnitude, E5m2 ? 5 : 4);
+  const __m512i normal = _mm512_add_epi16(moved, _mm512_set1_epi16(112 << 7));
+  // Multiples of 2^-17, E5M2: of 2^-16.
+  const __m128i first = E5m2 ? _mm_setr_epi16(0, 0x3780, 0x3800, 0x3840, 0, 0, 0, 0)
+                             : _mm_setr_epi16(0, 0x3700, 0x3780, 0x37C0, 0x3800, 0x3820, 0x3840, 0x3860);
+  const __m512i table = _mm512_broadcast_i32x4(first);
+  const __mmask32 small = _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(E5m2 ? 4 : 8));
+  const __m512i number = _mm512_mask_permutexvar_epi16(normal, small, magnitude, table);
+  const __m512i sign = _mm512_and_si512(_mm512_slli_epi16(words, 8), _mm512_set1_epi16(static_cast<int16_t>(0x8000)));
+  return reinterpret_cast<Pairs>(_mm512_or_si512(number, sign));
+}
+
 // Rounds to bf16, ties to even. `cols` is a multiple of 4.
 inline void round_bf16(const float* x, int64_t cols, uint16_t* out) {
   for (int64_t c = 0; c < cols; c += 16) {
