@@ -2,6 +2,9 @@
 // namespace. A group's products are summed column by column and then scaled, here as in tiles: so a row has one order
 // of additions, and no product of code and scale is rounded.
 
+// Several panels are read side by side, a part of the memory's delay ahead each.
+constexpr int kFp8PrefetchBytes = 1024;
+
 template <PanelFormat F>
 struct Fp8Source {
   static constexpr Fp8Format kFormat = fp8_format(F);
@@ -35,9 +38,13 @@ struct Fp8Source {
 template <PanelFormat F, int P, int T>
 VERNIER_INLINE void add_fp8_products(const Fp8Source<F> (&source)[P], const DenseStreamJob& job, int64_t begin,
                                      int64_t end, Floats (&sum)[P][T]) {
+  const PanelLayout& layout = *job.layout;
   for (int64_t col = begin; col < end; col += 4) {
+    // After a panel's end comes the panel that is P further.
+    int64_t ahead = layout.code_offset + col * kRows + kFp8PrefetchBytes;
+    if (ahead >= layout.panel_bytes) ahead += (P - 1) * layout.panel_bytes;
+    VERNIER_UNROLL for (int p = 0; p < P; ++p) prefetch(source[p].scales + ahead);
     VERNIER_UNROLL for (int p = 0; p < P; ++p) {
-      prefetch(source[p].codes + col * kRows + kPrefetchBytes);
       Floats column[4];
       source[p].columns(col, column);
       VERNIER_UNROLL for (int t = 0; t < T; ++t) {
