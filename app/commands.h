@@ -35,6 +35,7 @@ void add_detokenize_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 void add_explain_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
+void add_lint_command(CLI::App& app);
 void add_logits_command(CLI::App& app);
 void add_plan_command(CLI::App& app);
 void add_render_command(CLI::App& app);
@@ -42,5 +43,6 @@ void add_run_command(CLI::App& app);
 void add_selftest_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
+void add_verify_command(CLI::App& app);
 
 }  // namespace vernier

@@ -47,8 +47,12 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path) {
     parts = open_gguf_checkpoint(path);
   }
   if (!parts.ok()) return std::move(parts).error();
-  take_expert_stacks_apart(parts->tensors);
-  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint(std::move(parts).value()));
+  return make(std::move(parts).value());
+}
+
+Result<std::unique_ptr<Checkpoint>> Checkpoint::make(CheckpointParts parts) {
+  take_expert_stacks_apart(parts.tensors);
+  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint(std::move(parts)));
   TRY_STATUS(checkpoint->index_tensors());
   return checkpoint;
 }

@@ -20,6 +20,8 @@ class Checkpoint {
  public:
   /// `path` is a GGUF file, one of its parts, a folder with one GGUF model, or a Hugging Face folder.
   static Result<std::unique_ptr<Checkpoint>> open(const std::string& path);
+  /// Of parts that were read one by one, by whoever goes on where `open` stops.
+  static Result<std::unique_ptr<Checkpoint>> make(CheckpointParts parts);
 
   const std::string& path() const { return parts_.path; }
   const CheckpointDialect& dialect() const { return parts_.dialect; }

@@ -40,6 +40,14 @@ Result<QTensor> transposed_dense(const QTensor& from) {
   return QTensor::make({view.codec, view.cols, view.rows, Bytes(std::move(turned)), {}, {}, {}, from.origin()});
 }
 
+/// Names of a file's tensors, cut where the list is long.
+std::string shown_list(const std::vector<std::string>& names) {
+  constexpr size_t kLongestList = 600;
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + printable(name);
+  return list.size() > kLongestList ? list.substr(0, kLongestList) + "..." : list;
+}
+
 std::string joined_names(const std::vector<WeightPart>& parts) {
   std::string out;
   for (const WeightPart& part : parts) out += (out.empty() ? "" : "+") + part.name;
@@ -68,9 +76,9 @@ std::vector<int64_t> halves_apart(int64_t rows) {
 CheckpointBinder::CheckpointBinder(const Checkpoint& checkpoint, Backend& backend,
                                    std::function<void(const BindProgress&)> progress)
     : checkpoint_(checkpoint),
+      report_(describe(checkpoint)),
       backend_(backend),
       progress_(std::move(progress)),
-      report_(describe(checkpoint)),
       head_is_tied_copy_(false) {
   for (const TensorReport& tensor : report_.tensors) {
     if (!belongs_to_other_modality(tensor.name)) state_.total_bytes += tensor.stored_bytes;
@@ -294,13 +302,8 @@ void CheckpointBinder::note_unused_scales() {
   }
 }
 
-Status CheckpointBinder::finish(std::span<const std::string_view> unneeded) {
-  TRY_STATUS(cache_scales_);
-  note_unused_scales();
-  std::string scales;
-  std::string biases;
-  int64_t others = 0;
-  int64_t other_modality = 0;
+CheckpointBinder::LeftOver CheckpointBinder::left_over(std::span<const std::string_view> unneeded) {
+  LeftOver left;
   for (TensorReport& tensor : report_.tensors) {
     if (tensor.use != TensorUse::kNotBound) continue;
     if (head_is_tied_copy_ && tensor.name == std::string(kHead) + ".weight") {
@@ -313,37 +316,44 @@ Status CheckpointBinder::finish(std::span<const std::string_view> unneeded) {
       continue;
     }
     if (belongs_to_other_modality(tensor.name)) {
-      ++other_modality;
+      ++left.other_modality;
       continue;
     }
-    std::string shown = printable(tensor.file_name);
-    if (looks_like_scale(tensor.name)) scales += (scales.empty() ? "" : ", ") + shown;
+    if (looks_like_scale(tensor.name)) left.scales.push_back(tensor.file_name);
     if (ends_with(tensor.name, ".bias")) {
       const StoredTensor* owner = find_codes(checkpoint_, tensor.name.substr(0, tensor.name.size() - 5));
       bool bound = owner != nullptr && report_.tensors[static_cast<size_t>(owner - checkpoint_.tensors().data())].use !=
                                            TensorUse::kNotBound;
-      if (bound) biases += (biases.empty() ? "" : ", ") + shown;
+      if (bound) left.biases.push_back(tensor.file_name);
     }
-    ++others;
+    left.others.push_back(tensor.file_name);
   }
-  constexpr size_t kLongestList = 600;
-  auto cut = [](std::string list) { return list.size() > kLongestList ? list.substr(0, kLongestList) + "..." : list; };
-  if (!scales.empty()) {
+  return left;
+}
+
+Status CheckpointBinder::finish(std::span<const std::string_view> unneeded) {
+  TRY_STATUS(cache_scales_);
+  note_unused_scales();
+  const LeftOver left = left_over(unneeded);
+  if (!left.scales.empty()) {
     return Error{ErrorCode::kUnsupported,
                  fmt::format("these tensors look like scales, and no weight takes them: {}; a model computed without "
                              "them would be wrong",
-                             cut(std::move(scales))),
+                             shown_list(left.scales)),
                  checkpoint_.path()};
   }
-  if (!biases.empty()) {
+  if (!left.biases.empty()) {
     return Error{
         ErrorCode::kUnsupported,
-        fmt::format("these biases belong to weights that the configuration gives none: {}", cut(std::move(biases))),
+        fmt::format("these biases belong to weights that the configuration gives none: {}", shown_list(left.biases)),
         checkpoint_.path()};
   }
-  if (others > 0) report_.warnings.push_back(fmt::format("{} tensors are not used by this model", others));
-  if (other_modality > 0) {
-    report_.warnings.push_back(fmt::format("{} tensors of picture or sound encoders are not loaded", other_modality));
+  if (!left.others.empty()) {
+    report_.warnings.push_back(fmt::format("{} tensors are not used by this model", left.others.size()));
+  }
+  if (left.other_modality > 0) {
+    report_.warnings.push_back(
+        fmt::format("{} tensors of picture or sound encoders are not loaded", left.other_modality));
   }
   return {};
 }

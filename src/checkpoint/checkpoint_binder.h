@@ -24,8 +24,8 @@ struct BindProgress {
 ///
 /// Every tensor of the checkpoint is bound at most once. `finish` is to be called when the model has asked for
 /// everything: it refuses a left-over tensor that looks like a scale, and a bias whose matrix was bound without it. One
-/// thread. The checkpoint and the backend outlive it.
-class CheckpointBinder final : public Binder {
+/// thread. The checkpoint and the backend outlive it. Whoever derives from it goes on where loading stops.
+class CheckpointBinder : public Binder {
  public:
   CheckpointBinder(const Checkpoint& checkpoint, Backend& backend,
                    std::function<void(const BindProgress&)> progress = nullptr);
@@ -39,26 +39,39 @@ class CheckpointBinder final : public Binder {
   /// `unneeded` are ends of names of tensors that the model knows and does without.
   Status finish(std::span<const std::string_view> unneeded = {});
   const LoadReport& report() const { return report_; }
+  /// What was wrong with the scales of the cache.
+  const Status& cache_scales() const { return cache_scales_; }
 
  protected:
   Result<Bound> bind_matrix(const std::vector<WeightPart>& parts, int64_t cols, BiasRule bias, Split split,
                             PackUse use) override;
 
+  /// One part of a weight, its tensors marked as used.
+  Result<StoredMatrix> matrix(const WeightPart& part, int64_t cols, const std::string& bound_as);
+  Status check_parts(const std::vector<WeightPart>& parts) const;
+  Result<std::shared_ptr<const PackedVector>> bias(const std::vector<WeightPart>& parts, const std::string& bound_as);
+  /// Tensors that nobody asked for, by what that means.
+  struct LeftOver {
+    std::vector<std::string> scales;  ///< of which a model computed without them would be wrong
+    std::vector<std::string> biases;  ///< of weights that are bound without one
+    std::vector<std::string> others;
+    int64_t other_modality = 0;
+  };
+  LeftOver left_over(std::span<const std::string_view> unneeded);
+
+  const Checkpoint& checkpoint_;
+  LoadReport report_;
+
  private:
   /// Marks a tensor as used; refuses one that already is.
   Status take(const StoredTensor& tensor, const std::string& bound_as, TensorUse use);
-  Result<StoredMatrix> matrix(const WeightPart& part, int64_t cols, const std::string& bound_as);
   void note_unused_scales();
-  Status check_parts(const std::vector<WeightPart>& parts) const;
   Result<std::vector<float>> numbers(const std::string& name, int64_t size, const std::string& bound_as);
-  Result<std::shared_ptr<const PackedVector>> bias(const std::vector<WeightPart>& parts, const std::string& bound_as);
 
-  const Checkpoint& checkpoint_;
   Backend& backend_;
   std::function<void(const BindProgress&)> progress_;
-  LoadReport report_;
   BindProgress state_;
-  Status cache_scales_;  // what was wrong with them
+  Status cache_scales_;
   int64_t input_scales_ = 0;
   bool head_is_tied_copy_;
 };

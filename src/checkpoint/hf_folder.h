@@ -23,6 +23,8 @@ EmbeddingDefaults embedding_defaults(const std::string& folder);
 /// The weights of a folder: those files that model.safetensors.index.json names, else model.safetensors, else the only
 /// .safetensors file.
 Status add_safetensors(const std::string& folder, CheckpointParts& parts);
+/// The tensors of one file, wherever it lies.
+Status add_safetensors_file(const std::string& path, CheckpointParts& parts);
 
 /// Reads which layers are quantised, and takes the keys that say so out of the configuration, which is then the
 /// model's alone. What cannot be loaded becomes the parts' refusal.

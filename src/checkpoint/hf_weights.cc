@@ -121,6 +121,11 @@ Status compare_with_index(const fs::path& folder, const WeightMap& index, const 
 
 }  // namespace
 
+Status add_safetensors_file(const std::string& path, CheckpointParts& parts) {
+  WeightMap holder;
+  return add_file(path, parts, holder);
+}
+
 Status add_safetensors(const std::string& folder_name, CheckpointParts& parts) {
   fs::path folder(folder_name);
   std::vector<std::string> present = safetensors_files(folder);

@@ -120,7 +120,7 @@ std::vector<std::string> unmatched_entries(const QuantPlan& plan, const std::vec
     if (!is_matched(pattern)) entries.push_back(pattern.text());
   }
   for (const auto& [pattern, rule] : plan.patterns) {
-    if (!is_matched(pattern)) entries.push_back(pattern.text());
+    if (!plan.patterns_are_own && !is_matched(pattern)) entries.push_back(pattern.text());
   }
   for (const auto& [name, rule] : plan.listed) {
     if (cores.contains(name)) continue;

@@ -27,6 +27,7 @@ struct QuantPlan {
   std::optional<size_t> every_linear;                      ///< then every layer that is not excluded
   std::vector<ModulePattern> excluded;                     ///< before all of them
   std::string excluded_key;                                ///< "modules_to_not_convert"
+  bool patterns_are_own = false;                           ///< known of the dialect, not entries of the configuration
   bool parts_may_differ = false;                           ///< parts of a fused weight are decided one by one
   bool only_if_stored = false;                             ///< every module without scales was left as it was
   std::optional<std::string> cache;  ///< "fp8", "nvfp4": what its cache scales were made for; "": 16 bits, said so
