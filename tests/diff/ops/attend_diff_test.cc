@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "ops/tolerance.h"
 #include "testing/backends.h"
 #include "testing/op_bench.h"
 
@@ -38,17 +39,6 @@ const AttendCase kCases[] = {
     {"fp8", 4, 2, 32, {}, 0, false, false, CodecId::kE4M3Tensor},
     {"fp8_window", 4, 2, 64, 13, 0, false, true, CodecId::kE4M3Tensor},
 };
-
-/// float32 sums and exponentials; and where keys are rotated before they are stored in fewer bits, a rounding tie may
-/// fall the other way: a few of many terms are one step of that type off.
-double limit_of(const AttendCase& of, Numerics numerics) {
-  double step = 0;
-  if (of.stored == CodecId::kF16) step = std::ldexp(1.0, -11);
-  if (of.stored == CodecId::kBF16) step = std::ldexp(1.0, -8);
-  if (of.stored == CodecId::kE4M3Tensor) step = std::ldexp(1.0, -4);
-  const double exact = 2e-5 + step / 4;
-  return numerics == Numerics::kExact ? exact : exact + 4e-3;
-}
 
 class AttendDiff : public ::testing::TestWithParam<std::tuple<BackendCase, AttendCase>> {};
 
@@ -115,7 +105,7 @@ TEST_P(AttendDiff, AgainstTheReference) {
   RefBackend reference;
   const double error = relative_error(attend(**backend, of), attend(reference, of));
   RecordProperty("relative_error", std::to_string(error));
-  EXPECT_LE(error, limit_of(of, candidate.numerics));
+  EXPECT_LE(error, attend_tolerance(of.stored, candidate.numerics));
 }
 
 /// Sequences of an encoder, each whole in its step and side by side with others.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/tolerance.h"
 #include "testing/backends.h"
 #include "testing/op_bench.h"
 
@@ -112,7 +113,7 @@ TEST_P(ExpertsDiff, EqualsTheReference) {
   ASSERT_TRUE(backend.ok()) << backend.error().to_string();
   RefBackend reference;
   // Exact: float32 sums. Fast: rows as int8 in groups of 32, or as bf16, twice.
-  const double limit = of.numerics == Numerics::kExact ? 4e-6 : 2e-2;
+  const double limit = experts_tolerance(of.numerics);
   for (int64_t rows : {1, 2, 7, 9, 65, 200}) {
     EXPECT_LE(relative_error(run(**backend, spec, rows), run(reference, spec, rows)), limit) << rows << " rows";
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/tolerance.h"
 #include "testing/backends.h"
 #include "testing/op_bench.h"
 
@@ -18,21 +19,6 @@ struct Extents {
 
 /// Ragged against every tile: one row and several, one output, no multiple of 4, 8 or 16.
 const Extents kExtents[] = {{1, 1, 256}, {1, 67, 256}, {2, 64, 512}, {5, 35, 256}, {19, 96, 768}, {33, 40, 256}};
-
-/// How far a result may be from the reference: float32 sums of `n` products, in blocks, and, with activations in eight
-/// bits, six standard deviations of their rounding (uniform within a step of amax / 127 for the row).
-double bound(std::span<const float> x, std::span<const float> w, Numerics numerics) {
-  double products = 0, squares = 0, largest = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    products += std::abs(double{x[i]} * w[i]);
-    squares += double{w[i]} * w[i];
-    largest = std::max(largest, std::abs(double{x[i]}));
-  }
-  const double n = static_cast<double>(x.size());
-  double limit = std::ldexp(4 + std::sqrt(n), -24) * products;
-  if (numerics == Numerics::kFast) limit += 6 * largest / 127 / std::sqrt(12.0) * std::sqrt(squares);
-  return limit;
-}
 
 class LinearDiff : public ::testing::TestWithParam<std::tuple<BackendCase, CodecId>> {};
 
@@ -76,7 +62,8 @@ TEST_P(LinearDiff, AgainstTheReference) {
         for (int64_t row = 0; row < extents.rows; ++row) {
           std::span<const float> in(x.data() + row * extents.inputs, decoded.size());
           const size_t at = static_cast<size_t>(row * extents.outputs + output);
-          const double limit = bound(in, decoded, candidate.numerics) + std::ldexp(std::abs(expected[at]), -23);
+          const double limit =
+              product_tolerance(in, decoded, candidate.numerics) + std::ldexp(std::abs(expected[at]), -23);
           ASSERT_LE(std::abs(double{found[at]} - expected[at]), limit)
               << extents.rows << " x " << extents.outputs << " x " << extents.inputs << ", row " << row << " output "
               << output << ": " << found[at] << ", expected " << expected[at];

@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "ops/tolerance.h"
 #include "testing/backends.h"
 #include "testing/op_bench.h"
 
@@ -35,7 +36,7 @@ class SmallOpsDiff : public ::testing::TestWithParam<BackendCase> {
 
 TEST_P(SmallOpsDiff, RmsNorm) {
   for (int64_t cols : {1, 7, 64, 576}) {
-    compare(5, cols, 4e-6, [&](OpBench& bench) {
+    compare(5, cols, kNormTolerance, [&](OpBench& bench) {
       std::mt19937 random(5);
       Norm norm{"norm", bench.vector(random_numbers(random, cols, 0.4f, 1.2f)), 0.02f};
       Value x = bench.input();
@@ -47,7 +48,7 @@ TEST_P(SmallOpsDiff, RmsNorm) {
 // The mean is far from zero: a variance from sums of squares alone would lose it.
 TEST_P(SmallOpsDiff, LayerNorm) {
   for (int64_t cols : {2, 7, 64, 384}) {
-    compare(5, cols, 4e-6, [&](OpBench& bench) {
+    compare(5, cols, kNormTolerance, [&](OpBench& bench) {
       std::mt19937 random(5);
       LayerNorm norm{"norm", bench.vector(random_numbers(random, cols, 0.4f, 1.2f)),
                      bench.vector(random_numbers(random, cols, 0.3f, -0.2f)), 0.02f};
@@ -61,7 +62,7 @@ TEST_P(SmallOpsDiff, LayerNorm) {
 TEST_P(SmallOpsDiff, Activate) {
   for (Act act : {Act::kSilu, Act::kGeluTanh, Act::kGelu}) {
     for (int64_t cols : {1, 13, 160}) {
-      compare(3, cols, 4e-6,
+      compare(3, cols, kNormTolerance,
               [&](OpBench& bench) { return bench.read(bench.ops().activate(bench.input_shard(), act)); });
     }
   }
@@ -69,7 +70,7 @@ TEST_P(SmallOpsDiff, Activate) {
 
 TEST_P(SmallOpsDiff, LooksUpByPositionAndTheFirstRow) {
   for (LookUp by : {LookUp::kPosition, LookUp::kFirst}) {
-    compare(6, 24, 2e-7, [&](OpBench& bench) {
+    compare(6, 24, kSumTolerance, [&](OpBench& bench) {
       std::mt19937 random(9);
       const std::vector<float> rows = random_numbers(random, int64_t{9} * 24, 1.0f, 0.2f);
       auto table = bench.weight<Split::kNone>({testing::dense(9, 24, rows)}, {}, PackUse::kEmbedding);
@@ -81,7 +82,7 @@ TEST_P(SmallOpsDiff, LooksUpByPositionAndTheFirstRow) {
 TEST_P(SmallOpsDiff, Gate) {
   for (Act act : {Act::kSilu, Act::kGeluTanh, Act::kGelu}) {
     for (int64_t half : {1, 12, 160}) {
-      compare(3, 2 * half, 4e-6,
+      compare(3, 2 * half, kNormTolerance,
               [&](OpBench& bench) { return bench.read(bench.ops().gate(bench.input_shard(), GateSpec{act})); });
     }
   }
@@ -92,26 +93,27 @@ TEST_P(SmallOpsDiff, GateBetweenLimits) {
   for (const GateSpec& spec : {GateSpec{Act::kSilu, 1.5f, 1.702f, 1}, GateSpec{Act::kSilu, 0.8f},
                                GateSpec{Act::kSilu, 0, 1.3f}, GateSpec{Act::kSilu, 0, 1, 0.6f}}) {
     for (int64_t half : {1, 13, 96}) {
-      compare(5, 2 * half, 4e-6,
+      compare(5, 2 * half, kNormTolerance,
               [&](OpBench& bench) { return bench.read(bench.ops().gate(bench.input_shard(), spec)); });
     }
   }
 }
 
 TEST_P(SmallOpsDiff, AddReduceAndCap) {
-  compare(4, 40, 2e-7, [](OpBench& bench) {
+  compare(4, 40, kSumTolerance, [](OpBench& bench) {
     Value x = bench.input();
     Value y = bench.ops().add(bench.input(), std::move(x));
     return bench.read(y);
   });
-  compare(4, 33, 2e-6, [](OpBench& bench) { return bench.read(bench.ops().soft_cap(bench.input(), 1.7f)); });
+  compare(4, 33, kSoftCapTolerance,
+          [](OpBench& bench) { return bench.read(bench.ops().soft_cap(bench.input(), 1.7f)); });
 }
 
 TEST_P(SmallOpsDiff, EmbedsEachCodec) {
   for (CodecId id : {CodecId::kF32, CodecId::kF16, CodecId::kBF16, CodecId::kQ4_1, CodecId::kQ5_0, CodecId::kQ8_0,
                      CodecId::kQ4_K, CodecId::kQ6_K}) {
     for (PackUse use : {PackUse::kEmbedding, PackUse::kTiedEmbeddingHead}) {
-      compare(9, 256, 1e-6, [&](OpBench& bench) {
+      compare(9, 256, kEmbeddingTolerance, [&](OpBench& bench) {
         std::mt19937 random(5);
         QTensor table = encode(codec(id), 9, 256, random_numbers(random, 9 * 256, 0.7f, 0.1f)).value();
         return bench.read(bench.ops().embed(bench.weight<Split::kNone>({table}, {}, use), 1.3f));
