@@ -26,7 +26,8 @@ namespace {
 struct Options {
   int threads = 2;
   std::string isa;
-  std::vector<std::string> codecs = {"q4_1", "q5_0", "q8_0", "q4_k", "q6_k", "gguf_mxfp4", "bf16"};
+  std::vector<std::string> codecs = {"q4_1",  "q5_0",  "q8_0",          "q4_k",          "q6_k", "gguf_mxfp4",
+                                     "nvfp4", "mxfp8", "e4m3[channel]", "e4m3[128x128]", "bf16"};
   int64_t rows = 1536;
   int64_t cols = 768;
   int64_t mib = 96;
