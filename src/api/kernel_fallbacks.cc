@@ -22,9 +22,14 @@ const Candidate* refused_before_chosen(const Choice& choice) {
       case ReasonCode::kShape:
       case ReasonCode::kNumerics:
       case ReasonCode::kNotBuilt:
+      case ReasonCode::kNeedsFeature:
+      case ReasonCode::kBlockSize:
+      case ReasonCode::kScales:
+      case ReasonCode::kResultType:
         return &candidate;
       case ReasonCode::kSlower:
       case ReasonCode::kRows:
+      case ReasonCode::kNotAsked:
         break;
     }
   }

@@ -59,7 +59,7 @@ Status check_alike(std::span<const QTensor> parts, const Layout& layout) {
 
 /// Rows that share a scale stay together.
 Status check_groups(const Plan& plan) {
-  if (plan.codec.group_rows <= 1) return {};
+  if (plan.codec.group_rows <= 1 || plan.layout.scales == ScaleOrder::kWordsEachRow) return {};
   for (size_t first = 0; first < plan.sources.size(); first += static_cast<size_t>(plan.codec.group_rows)) {
     const size_t end = std::min(plan.sources.size(), first + static_cast<size_t>(plan.codec.group_rows));
     std::pair<size_t, int64_t> group{0, -1};
@@ -90,19 +90,34 @@ Status check_outer_scales(std::span<const QTensor> parts, const Layout& layout) 
   return {};
 }
 
-Result<Plan> make_plan(const Codec& codec, std::vector<int64_t> part_rows, int64_t cols, const Layout& layout) {
-  TRY_BIND(std::vector<int64_t> sources, row_sources(part_rows, layout));
-  PreparedExtents extents;
-  for (int64_t rows : part_rows) extents.rows += rows;
-  extents.cols = cols;
-  extents.physical_rows = static_cast<int64_t>(sources.size());
-  extents.physical_cols = ceil_div(cols, layout.col_multiple) * layout.col_multiple;
-  TRY_BIND(extents.code_bytes, codec.code_bytes(extents.physical_rows, extents.physical_cols));
+ScaleTable table_of(const Codec& codec, const Layout& layout, const PreparedExtents& extents) {
   const int64_t down =
       layout.scales == ScaleOrder::kWordsEachRow ? extents.physical_rows : codec.groups_down(extents.physical_rows);
-  const ScaleTable table{layout.scales, down, codec.groups_across(extents.physical_cols), scale_bytes(codec.inner)};
-  extents.scale_bytes = codec.inner == ScaleType::kNone ? 0 : table.bytes();
-  Plan plan{codec, layout, std::move(part_rows), std::move(sources), extents, table};
+  return {layout.scales, down, codec.groups_across(extents.physical_cols), scale_bytes(codec.inner)};
+}
+
+Result<PreparedExtents> extents_of(const Codec& codec, std::span<const int64_t> part_rows, int64_t cols,
+                                   const Layout& layout) {
+  PreparedExtents extents;
+  int64_t stored = 0;
+  for (int64_t rows : part_rows) {
+    extents.rows += rows;
+    extents.physical_rows += ceil_div(rows, layout.row_multiple) * layout.row_multiple;
+    TRY_BIND(int64_t codes, codec.code_bytes(rows, cols));
+    stored += codes + codec.groups_down(rows) * codec.groups_across(cols) * scale_bytes(codec.inner);
+  }
+  extents.cols = cols;
+  extents.physical_cols = ceil_div(cols, layout.col_multiple) * layout.col_multiple;
+  TRY_BIND(extents.code_bytes, codec.code_bytes(extents.physical_rows, extents.physical_cols));
+  extents.scale_bytes = codec.inner == ScaleType::kNone ? 0 : table_of(codec, layout, extents).bytes();
+  extents.padding_bytes = std::max<int64_t>(0, extents.code_bytes + extents.scale_bytes - stored);
+  return extents;
+}
+
+Result<Plan> make_plan(const Codec& codec, std::vector<int64_t> part_rows, int64_t cols, const Layout& layout) {
+  TRY_BIND(std::vector<int64_t> sources, row_sources(part_rows, layout));
+  TRY_BIND(PreparedExtents extents, extents_of(codec, part_rows, cols, layout));
+  Plan plan{codec, layout, std::move(part_rows), std::move(sources), extents, table_of(codec, layout, extents)};
   TRY_STATUS(check_groups(plan));
   return plan;
 }
@@ -110,14 +125,8 @@ Result<Plan> make_plan(const Codec& codec, std::vector<int64_t> part_rows, int64
 Result<Plan> plan_parts(std::span<const QTensor> parts, const Layout& layout) {
   TRY_STATUS(check_alike(parts, layout));
   std::vector<int64_t> rows;
-  int64_t stored = 0;
-  for (const QTensor& part : parts) {
-    rows.push_back(part.rows());
-    stored += static_cast<int64_t>(part.view().codes.size() + part.view().inner_scales.size());
-  }
-  TRY_BIND(Plan plan, make_plan(parts[0].codec(), std::move(rows), parts[0].cols(), layout));
-  plan.extents.padding_bytes = std::max<int64_t>(0, plan.extents.code_bytes + plan.extents.scale_bytes - stored);
-  return plan;
+  for (const QTensor& part : parts) rows.push_back(part.rows());
+  return make_plan(parts[0].codec(), std::move(rows), parts[0].cols(), layout);
 }
 
 /// Calls visit(physical scale row, its source row or kPaddingRow) for every row of the scale table.
@@ -126,9 +135,9 @@ void for_scale_rows(const Plan& plan, Visit visit) {
   const int64_t step = plan.layout.scales == ScaleOrder::kWordsEachRow ? 1 : plan.group_rows();
   for (int64_t row = 0; row < plan.table.down; ++row) {
     const int64_t begin = row * step, end = std::min((row + 1) * step, plan.extents.physical_rows);
-    // Rows of each block are repeated: a padding row in a block of others has the block's scale.
+    // Padding within a block of others has the block's scale, where each row has its own too.
     const int64_t block = begin / plan.group_rows() * plan.group_rows();
-    int64_t source = kPaddingRow;
+    int64_t source = plan.sources[static_cast<size_t>(begin)];
     for (int64_t at = block; at < end && source == kPaddingRow; ++at) source = plan.sources[static_cast<size_t>(at)];
     visit(row, source);
   }
@@ -165,6 +174,11 @@ void put_unit_scale(ScaleType type, std::byte* at) {
 Result<PreparedExtents> prepared_extents(std::span<const QTensor> parts, const Layout& layout) {
   TRY_BIND(Plan plan, plan_parts(parts, layout));
   return plan.extents;
+}
+
+Result<PreparedExtents> prepared_extents(const Codec& codec, std::span<const int64_t> part_rows, int64_t cols,
+                                         const Layout& layout) {
+  return extents_of(codec, part_rows, cols, layout);
 }
 
 Status write_prepared(std::span<const QTensor> parts, const Layout& layout, std::span<std::byte> codes,

@@ -23,6 +23,9 @@ struct PreparedExtents {
 /// Sizes of the parts, one below the other, in this layout. Refuses what `PreparedTensor::prepare` refuses but for the
 /// scales' values.
 Result<PreparedExtents> prepared_extents(std::span<const QTensor> parts, const Layout& layout);
+/// The same from sizes alone.
+Result<PreparedExtents> prepared_extents(const Codec& codec, std::span<const int64_t> part_rows, int64_t cols,
+                                         const Layout& layout);
 /// Writes the parts as the layout has them into memory of those sizes: every byte, padding too, so that what an earlier
 /// matrix left there is gone.
 Status write_prepared(std::span<const QTensor> parts, const Layout& layout, std::span<std::byte> codes,

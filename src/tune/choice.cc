@@ -24,6 +24,16 @@ std::string_view name(ReasonCode code) {
       return "rows";
     case ReasonCode::kNotBuilt:
       return "not-built";
+    case ReasonCode::kNeedsFeature:
+      return "needs-feature";
+    case ReasonCode::kBlockSize:
+      return "block-size";
+    case ReasonCode::kScales:
+      return "scales";
+    case ReasonCode::kResultType:
+      return "result-type";
+    case ReasonCode::kNotAsked:
+      return "not-asked";
   }
   return "?";
 }

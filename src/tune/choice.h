@@ -9,14 +9,19 @@ namespace vernier {
 
 /// Why a candidate was taken or refused. Codes are stable: metrics count them and `--on-fallback` acts on them.
 enum class ReasonCode : uint8_t {
-  kChosen,    ///< the fastest of those that can
-  kSlower,    ///< can, and another is faster
-  kNeedsIsa,  ///< the machine, or --isa, lacks an instruction set
-  kCodec,     ///< does not read this codec
-  kShape,     ///< an extent is no multiple of what it needs
-  kNumerics,  ///< --numerics asks for more than it keeps
-  kRows,      ///< made for another number of rows
-  kNotBuilt,  ///< its backend is switched off in this build
+  kChosen,        ///< the fastest of those that can
+  kSlower,        ///< can, and another is faster
+  kNeedsIsa,      ///< the machine, or --isa, lacks an instruction set
+  kCodec,         ///< does not read this codec
+  kShape,         ///< an extent is no multiple of what it needs
+  kNumerics,      ///< --numerics asks for more than it keeps
+  kRows,          ///< made for another number of rows
+  kNotBuilt,      ///< its backend is switched off in this build
+  kNeedsFeature,  ///< the chip lacks a capability
+  kBlockSize,     ///< made for scale groups of another size
+  kScales,        ///< does not read scales stored so, or so many of them
+  kResultType,    ///< does not write this type
+  kNotAsked,      ///< can, and another was asked for by name
 };
 
 std::string_view name(ReasonCode code);

@@ -29,7 +29,7 @@ TEST(ChoiceDeathTest, AChoiceWithoutOneIsAProgrammersErrorTune1) {
 // TUNE-2
 TEST(Choice, EachReasonHasANameOfItsOwnTune2) {
   std::set<std::string_view> names;
-  for (int code = 0; code <= static_cast<int>(ReasonCode::kNotBuilt); ++code) {
+  for (int code = 0; code <= static_cast<int>(ReasonCode::kNotAsked); ++code) {
     const std::string_view found = name(static_cast<ReasonCode>(code));
     EXPECT_NE(found, "?") << code;
     EXPECT_TRUE(names.insert(found).second) << found;
