@@ -7,6 +7,7 @@
 #include "api/option_words.h"
 #include "app/commands.h"
 #include "base/progress.h"
+#include "base/thread_pool.h"
 
 namespace vernier {
 
@@ -19,6 +20,14 @@ void ModelFlags::add_to(CLI::App& command) {
   command
       .add_option("--max-model-len", max_model_len, "Longest sequence in tokens (default: the model's, at most 8192)")
       ->check(CLI::Range(1, std::numeric_limits<int32_t>::max()));
+  add_quantization_to(command);
+}
+
+void ModelFlags::add_quantization_to(CLI::App& command) {
+  command.add_option("--quantization", quantization,
+                     "Quantises linear weights while they are loaded, to one of " + quant_target_names());
+  command.add_flag("--quantize-head", quantize_head, "With --quantization: the head's own matrix, too");
+  command.add_option("--keep", keep, "With --quantization: module that stays as it is; * stands for anything");
 }
 
 Result<RunnerOptions> ModelFlags::runner_options(const DecoderSpec& spec) const {
@@ -44,6 +53,13 @@ Result<std::unique_ptr<Model>> load_as(const ModelFlags& flags) {
   options.backend.threads = global_options().threads;
   options.backend.isa = global_options().isa;
   TRY_BIND(options.backend.numerics, parse_numerics("--numerics", flags.numerics));
+  if (!flags.quantization.empty()) {
+    TRY_BIND(QuantTarget target, find_quant_target("--quantization", flags.quantization));
+    options.quantise = QuantiseRequest{std::move(target), flags.quantize_head, flags.keep, false,
+                                       options.backend.threads > 0 ? options.backend.threads : usable_cpus()};
+  } else if (flags.quantize_head || !flags.keep.empty()) {
+    return invalid_argument("--quantize-head and --keep need --quantization FORMAT");
+  }
   std::optional<Progress> bar;
   options.on_progress = [&](const BindProgress& state) {
     if (!bar) bar.emplace("loading", state.total_bytes, ProgressUnit::kBytes);

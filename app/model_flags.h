@@ -16,12 +16,16 @@ struct ModelFlags {
   std::string model;
   std::string numerics = "fast";
   std::string kv_cache_dtype = "auto";
+  std::string quantization;  ///< empty: as the checkpoint is
+  bool quantize_head = false;
+  std::vector<std::string> keep;
   int32_t max_model_len = 0;  ///< 0: the model's own limit, at most kDefaultContext
 
   static constexpr int32_t kDefaultContext = 8192;
 
-  /// MODEL, --numerics, --kv-cache-dtype, --max-model-len.
+  /// MODEL, --numerics, --kv-cache-dtype, --max-model-len, --quantization and what it leaves.
   void add_to(CLI::App& command);
+  void add_quantization_to(CLI::App& command);
   Result<RunnerOptions> runner_options(const DecoderSpec& spec) const;
 };
 

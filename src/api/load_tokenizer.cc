@@ -104,13 +104,17 @@ Result<Tokenizer> load_tokenizer(const TokenizerSource& source) {
     return error;
   }
   if (source.gguf == nullptr) return not_found("the model comes without a tokenizer (no tokenizer.json)");
-  TRY_BIND(GgufVocabulary vocabulary, VocabularyReader(source.gguf).read());
+  TRY_BIND(GgufVocabulary vocabulary, read_vocabulary(source.gguf));
   return Tokenizer::from_gguf(vocabulary);
 }
 
 Result<Tokenizer> load_tokenizer(const std::string& path) {
   TRY_BIND(TokenizerSource source, find_tokenizer(path));
   return load_tokenizer(source);
+}
+
+Result<GgufVocabulary> read_vocabulary(const std::shared_ptr<const Gguf>& file) {
+  return VocabularyReader(file).read();
 }
 
 }  // namespace vernier

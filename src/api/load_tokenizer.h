@@ -1,8 +1,10 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "checkpoint/checkpoint.h"
+#include "text/gguf_vocabulary.h"
 #include "text/tokenizer.h"
 
 namespace vernier {
@@ -12,5 +14,8 @@ namespace vernier {
 Result<Tokenizer> load_tokenizer(const TokenizerSource& source);
 /// Of a tokenizer.json, a folder with one, a GGUF file or a model's folder; reads no weights.
 Result<Tokenizer> load_tokenizer(const std::string& path);
+
+/// What the metadata of a GGUF file say of its vocabulary.
+Result<GgufVocabulary> read_vocabulary(const std::shared_ptr<const Gguf>& file);
 
 }  // namespace vernier

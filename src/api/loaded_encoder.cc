@@ -15,6 +15,7 @@ Result<std::unique_ptr<LoadedEncoder>> LoadedEncoder::load(const std::string& pa
   TRY_BIND(model->tokenizer_, load_tokenizer(model->checkpoint_->tokenizer()));
   TRY_BIND(model->backend_, make_backend(options.backend));
   CheckpointBinder binder(*model->checkpoint_, *model->backend_, options.on_progress);
+  TRY_STATUS(quantise_while_binding(*model->checkpoint_, options, binder));
   TRY_BIND(model->encoder_, Encoder::bind(std::move(spec), binder));
   TRY_STATUS(binder.finish(Encoder::unneeded_tensors()));
   model->report_ = binder.report();

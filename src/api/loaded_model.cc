@@ -10,6 +10,17 @@
 #include "models/registry.h"
 
 namespace vernier {
+
+Status quantise_while_binding(const Checkpoint& checkpoint, const LoadOptions& options, CheckpointBinder& binder) {
+  if (!options.quantise) return {};
+  TRY_BIND(WeightQuantiser quantiser, WeightQuantiser::make(checkpoint, *options.quantise));
+  binder.rewrite_with([quantiser = std::move(quantiser)](std::span<const WeightPart> parts, PackUse use,
+                                                         std::vector<QTensor>& segments) {
+    return quantiser.apply(parts, use, segments);
+  });
+  return {};
+}
+
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& path, const LoadOptions& options) {
   std::unique_ptr<LoadedModel> model(new LoadedModel);
   TRY_BIND(model->checkpoint_, Checkpoint::open(path));
@@ -25,6 +36,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& path, 
   });
   TRY_BIND(model->backend_, make_backend(options.backend));
   CheckpointBinder binder(*model->checkpoint_, *model->backend_, options.on_progress);
+  TRY_STATUS(quantise_while_binding(*model->checkpoint_, options, binder));
   TRY_BIND(model->decoder_, Decoder::bind(std::move(spec), binder));
   TRY_STATUS(binder.finish());
   model->report_ = binder.report();

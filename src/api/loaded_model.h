@@ -9,6 +9,7 @@
 
 #include "api/backend_choice.h"
 #include "checkpoint/checkpoint_binder.h"
+#include "checkpoint/weight_quantiser.h"
 #include "models/decoder.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -18,7 +19,11 @@ namespace vernier {
 struct LoadOptions {
   BackendOptions backend;
   std::function<void(const BindProgress&)> on_progress;  ///< after each weight; may be empty
+  std::optional<QuantiseRequest> quantise;               ///< weights are quantised while they are bound
 };
+
+/// Has the binder quantise what it binds, where the options say so.
+Status quantise_while_binding(const Checkpoint& checkpoint, const LoadOptions& options, CheckpointBinder& binder);
 
 /// A model ready to run: its opened checkpoint, its weights in a backend, its tokenizer and chat template. Immutable
 /// once loaded; sequences over it have an Ops of their own. The tokenizer and the template may be absent or unreadable:

@@ -27,6 +27,9 @@ class Checkpoint {
   const CheckpointDialect& dialect() const { return parts_.dialect; }
   /// In Hugging Face spelling, whatever the format. A new one each time, as reading marks its keys.
   Result<Config> config() const;
+  /// The same, without the keys of quantisation, for whoever writes it down again.
+  const nlohmann::json& config_json() const { return parts_.config; }
+  const std::string& config_origin() const { return parts_.config_origin; }
   const QuantPlan& plan() const { return parts_.plan; }  ///< which layers are quantised, and by which rule
   const TokenizerSource& tokenizer() const { return parts_.tokenizer; }
   /// In order of precedence: a file of its own, a named file, the tokenizer's configuration, GGUF metadata.

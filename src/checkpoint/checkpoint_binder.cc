@@ -1,6 +1,7 @@
 #include "checkpoint/checkpoint_binder.h"
 
 #include <algorithm>
+#include <map>
 
 #include <fmt/ranges.h>
 
@@ -190,6 +191,21 @@ Result<std::shared_ptr<const PackedVector>> CheckpointBinder::bias(const std::ve
   return backend_.upload(values);
 }
 
+Status CheckpointBinder::rewrite(std::span<const WeightPart> parts, PackUse use, std::vector<QTensor>& segments) {
+  if (!rewrite_) return {};
+  std::vector<Codec> before;
+  for (const QTensor& segment : segments) before.push_back(segment.codec());
+  TRY_STATUS(rewrite_(parts, use, segments));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (segments[i].codec() == before[i]) continue;
+    const StoredTensor* codes = find_codes(checkpoint_, parts[i].name);
+    TensorReport& entry = report_.tensors[static_cast<size_t>(codes - checkpoint_.tensors().data())];
+    entry.read_as = before[i].name;
+    entry.quantised_to = segments[i].codec().name;
+  }
+  return {};
+}
+
 Result<Binder::Bound> CheckpointBinder::bind_matrix(const std::vector<WeightPart>& parts, int64_t cols, BiasRule rule,
                                                     Split, PackUse use) {
   Bound bound;
@@ -205,6 +221,7 @@ Result<Binder::Bound> CheckpointBinder::bind_matrix(const std::vector<WeightPart
     ++input_scales_;
     bound.input_scale = std::max(bound.input_scale.value_or(0), *stored.input_scale);
   }
+  TRY_STATUS(rewrite(parts, use, segments));
   TRY_BIND(bound.matrix, backend_.pack(segments, use));
   segments.clear();
   // The backend holds its own copy: what the file's pages held is not needed again.
@@ -242,8 +259,11 @@ Result<LayerNorm> CheckpointBinder::layer_norm(const std::string& name, int64_t 
 
 Result<LatentHeads> CheckpointBinder::latent_heads(const std::string& name, int heads, const LatentSpec& spec) {
   const int64_t each = spec.nope_dim + spec.value_dim;
-  TRY_BIND(StoredMatrix stored, matrix({name, heads * each}, spec.rank, name));
-  const QTensor& both = stored.matrix;
+  const WeightPart part{name, heads * each};
+  TRY_BIND(StoredMatrix stored, matrix(part, spec.rank, name));
+  std::vector<QTensor> rewritten = {std::move(stored.matrix)};
+  TRY_STATUS(rewrite(std::span(&part, 1), PackUse::kLinear, rewritten));
+  const QTensor& both = rewritten.front();
   LatentHeads made;
   std::vector<float> row(static_cast<size_t>(spec.rank));
   auto pack = [&](int64_t rows, int64_t cols, const std::vector<float>& values) -> Result<Weight<Split::kNone>> {
@@ -302,6 +322,19 @@ void CheckpointBinder::note_unused_scales() {
   }
 }
 
+/// One line for each pair of codecs, so that no second rounding goes unsaid.
+void CheckpointBinder::note_rewritten() {
+  std::map<std::pair<std::string, std::string>, int64_t> counts;
+  for (const TensorReport& tensor : report_.tensors) {
+    if (!tensor.quantised_to.empty()) ++counts[{tensor.read_as, tensor.quantised_to}];
+  }
+  for (const auto& [codecs, count] : counts) {
+    const bool was_dense = codecs.first == "f32" || codecs.first == "f16" || codecs.first == "bf16";
+    report_.warnings.push_back(fmt::format("{} matrices are quantised from {} to {}{}", count, codecs.first,
+                                           codecs.second, was_dense ? "" : ": their codes were decoded first"));
+  }
+}
+
 CheckpointBinder::LeftOver CheckpointBinder::left_over(std::span<const std::string_view> unneeded) {
   LeftOver left;
   for (TensorReport& tensor : report_.tensors) {
@@ -334,6 +367,7 @@ CheckpointBinder::LeftOver CheckpointBinder::left_over(std::span<const std::stri
 Status CheckpointBinder::finish(std::span<const std::string_view> unneeded) {
   TRY_STATUS(cache_scales_);
   note_unused_scales();
+  note_rewritten();
   const LeftOver left = left_over(unneeded);
   if (!left.scales.empty()) {
     return Error{ErrorCode::kUnsupported,

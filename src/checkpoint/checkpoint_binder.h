@@ -30,6 +30,10 @@ class CheckpointBinder : public Binder {
   CheckpointBinder(const Checkpoint& checkpoint, Backend& backend,
                    std::function<void(const BindProgress&)> progress = nullptr);
 
+  /// Calls it with the parts of every matrix before the backend packs them; it may put each into another codec.
+  using Rewrite = std::function<Status(std::span<const WeightPart> parts, PackUse use, std::vector<QTensor>& segments)>;
+  void rewrite_with(Rewrite rewrite) { rewrite_ = std::move(rewrite); }
+
   Result<Norm> norm(const std::string& name, int64_t size, float eps, NormRule rule) override;
   Result<LayerNorm> layer_norm(const std::string& name, int64_t size, float eps) override;
   Result<std::shared_ptr<const PackedVector>> vector(const std::string& name, int64_t size) override;
@@ -65,11 +69,14 @@ class CheckpointBinder : public Binder {
  private:
   /// Marks a tensor as used; refuses one that already is.
   Status take(const StoredTensor& tensor, const std::string& bound_as, TensorUse use);
+  Status rewrite(std::span<const WeightPart> parts, PackUse use, std::vector<QTensor>& segments);
   void note_unused_scales();
+  void note_rewritten();
   Result<std::vector<float>> numbers(const std::string& name, int64_t size, const std::string& bound_as);
 
   Backend& backend_;
   std::function<void(const BindProgress&)> progress_;
+  Rewrite rewrite_;
   BindProgress state_;
   Status cache_scales_;
   int64_t input_scales_ = 0;

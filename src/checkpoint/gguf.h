@@ -40,6 +40,9 @@ class GgufValue {
   /// The raw elements of an array of `element` (f32, i32, ...), unaligned; empty for another type.
   std::span<const std::byte> elements(GgufType element) const;
 
+  /// As the file has it, without type and counts: what a writer copies.
+  std::span<const std::byte> raw() const { return bytes_; }
+
   bool operator==(const GgufValue& other) const;
 
  private:

@@ -86,6 +86,9 @@ std::string LoadReport::to_string() const {
                        shape(tensor.extents), tensor.stored_bytes, tensor.scales, name(tensor.use));
     if (!tensor.bound_as.empty()) out += fmt::format(" {}", printable(tensor.bound_as));
     if (!tensor.rule.empty()) out += fmt::format(", {}", tensor.rule);
+    if (!tensor.quantised_to.empty()) {
+      out += fmt::format(", quantised from {} to {}", tensor.read_as, tensor.quantised_to);
+    }
     out += '\n';
   }
   if (!weights.empty()) out += fmt::format("{} weights, {} bytes packed\n", weights.size(), packed_bytes());
@@ -115,6 +118,7 @@ Json LoadReport::to_json() const {
                               {"bytes", tensor.stored_bytes},
                               {"scales", tensor.scales},
                               {"rule", tensor.rule},
+                              {"quantised_to", tensor.quantised_to},
                               {"use", name(tensor.use)},
                               {"bound_as", printable(tensor.bound_as)}});
   }

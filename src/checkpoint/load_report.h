@@ -31,8 +31,10 @@ struct TensorReport {
   std::string type;       ///< "Q4_1"
   std::vector<int64_t> extents;
   int64_t stored_bytes = 0;
-  std::string scales;  ///< where the scales are: "in its blocks", "weight_scale", "none"
-  std::string rule;    ///< of a matrix in a quantised checkpoint: what its configuration says of it, and where
+  std::string scales;        ///< where the scales are: "in its blocks", "weight_scale", "none"
+  std::string rule;          ///< of a matrix in a quantised checkpoint: what its configuration says of it, and where
+  std::string read_as;       ///< codec of its numbers, where they were put into another one
+  std::string quantised_to;  ///< that other codec; else empty
   TensorUse use = TensorUse::kNotBound;
   std::string bound_as;  ///< the weight that it is (a part of)
 };

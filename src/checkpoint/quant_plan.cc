@@ -117,7 +117,8 @@ std::vector<std::string> unmatched_entries(const QuantPlan& plan, const std::vec
   };
   std::vector<std::string> entries;
   for (const ModulePattern& pattern : plan.excluded) {
-    if (!is_matched(pattern)) entries.push_back(pattern.text());
+    // Tools name the head of tied models, too, which has no tensor.
+    if (!is_matched(pattern) && pattern.text() != "lm_head") entries.push_back(pattern.text());
   }
   for (const auto& [pattern, rule] : plan.patterns) {
     if (!plan.patterns_are_own && !is_matched(pattern)) entries.push_back(pattern.text());

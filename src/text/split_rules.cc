@@ -91,39 +91,59 @@ constexpr Entry kEntries[] = {
     {{"default"}, {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Name, kDigits, "[0-9][0-9][0-9]"}},
 };
 
-Status add_step(std::string_view step, PreTokenizers& out) {
-  if (step == kDigit) {
-    out.push_back(make_digits(true));
-  } else if (step == kDigits) {
-    out.push_back(make_digits(false));
-  } else if (step == kMarks) {
-    out.push_back(make_punctuation(SplitBehaviour::kContiguous));
-  } else {
-    TRY_BIND(Regex regex, Regex::compile(step == kGpt2Name ? kGpt2Pattern : step));
-    out.push_back(make_split(std::move(regex), SplitBehaviour::kIsolated));
+Status add_step(const SplitStepText& step, PreTokenizers& out) {
+  switch (step.kind) {
+    case SplitStepText::Kind::kEachDigit:
+      out.push_back(make_digits(true));
+      return {};
+    case SplitStepText::Kind::kDigits:
+      out.push_back(make_digits(false));
+      return {};
+    case SplitStepText::Kind::kMarks:
+      out.push_back(make_punctuation(SplitBehaviour::kContiguous));
+      return {};
+    case SplitStepText::Kind::kPattern:
+      break;
   }
+  TRY_BIND(Regex regex, Regex::compile(step.pattern));
+  out.push_back(make_split(std::move(regex), SplitBehaviour::kIsolated));
   return {};
+}
+
+SplitStepText step_text(std::string_view step) {
+  using Kind = SplitStepText::Kind;
+  if (step == kDigit) return {Kind::kEachDigit, {}};
+  if (step == kDigits) return {Kind::kDigits, {}};
+  if (step == kMarks) return {Kind::kMarks, {}};
+  return {Kind::kPattern, step == kGpt2Name ? kGpt2Pattern : step};
 }
 
 }  // namespace
 
-Result<SplitRule> find_split_rule(std::string_view name) {
+Result<SplitRuleText> split_rule_text(std::string_view name) {
   if (name.empty()) name = "default";
   for (const Entry& entry : kEntries) {
     bool found = false;
     for (std::string_view known : entry.names) found = found || known == name;
     if (!found) continue;
-    SplitRule rule;
+    SplitRuleText rule{{}, entry.compose, entry.ignore_merges, entry.add_bos};
     for (std::string_view step : entry.steps) {
-      if (!step.empty()) TRY_STATUS(add_step(step, rule.steps));
+      if (!step.empty()) rule.steps.push_back(step_text(step));
     }
-    if (entry.compose) rule.normalizers.push_back(make_normal_form(NormalForm::kNfc));
-    rule.steps.push_back(make_byte_level(false, false));
-    rule.ignore_merges = entry.ignore_merges;
-    rule.add_bos = entry.add_bos;
     return rule;
   }
   return unsupported("the split rule '{}' (tokenizer.ggml.pre) is not known; use the model's tokenizer.json", name);
+}
+
+Result<SplitRule> find_split_rule(std::string_view name) {
+  TRY_BIND(SplitRuleText text, split_rule_text(name));
+  SplitRule rule;
+  for (const SplitStepText& step : text.steps) TRY_STATUS(add_step(step, rule.steps));
+  if (text.compose) rule.normalizers.push_back(make_normal_form(NormalForm::kNfc));
+  rule.steps.push_back(make_byte_level(false, false));
+  rule.ignore_merges = text.ignore_merges;
+  rule.add_bos = text.add_bos;
+  return rule;
 }
 
 }  // namespace vernier
