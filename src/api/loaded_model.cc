@@ -38,7 +38,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& path, 
   CheckpointBinder binder(*model->checkpoint_, *model->backend_, options.on_progress);
   TRY_STATUS(quantise_while_binding(*model->checkpoint_, options, binder));
   TRY_BIND(model->decoder_, Decoder::bind(std::move(spec), binder));
-  TRY_STATUS(binder.finish());
+  TRY_STATUS(binder.finish(model->decoder_->spec().unneeded));
   model->report_ = binder.report();
   text.join();
   return model;

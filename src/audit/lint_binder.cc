@@ -132,7 +132,7 @@ Result<Binder::Bound> LintBinder::bind_matrix(const std::vector<WeightPart>& par
   return bound;
 }
 
-void LintBinder::lint_left_over(std::span<const std::string_view> unneeded) {
+void LintBinder::lint_left_over(std::span<const std::string> unneeded) {
   const LeftOver left = left_over(unneeded);
   std::unordered_map<std::string_view, std::string> files;
   for (const StoredTensor& tensor : checkpoint_.tensors()) files.emplace(tensor.file_name, tensor.file->path());
@@ -145,9 +145,11 @@ void LintBinder::lint_left_over(std::span<const std::string_view> unneeded) {
     findings_.add(lint_checks::kUnusedBias, files[name], name,
                   "is the bias of a weight that the configuration gives none");
   }
+  for (const std::string& name : left.in_layers) {
+    findings_.add(lint_checks::kUnusedInLayer, files[name], name,
+                  "stands in a layer, and nothing of the configuration takes it");
+  }
   for (const std::string& name : left.others) {
-    if (std::ranges::find(left.scales, name) != left.scales.end()) continue;
-    if (std::ranges::find(left.biases, name) != left.biases.end()) continue;
     findings_.add(lint_checks::kUnused, files[name], name, "is not asked for by a model of this configuration");
   }
   if (left.other_modality == 0) return;

@@ -25,7 +25,7 @@ class LintBinder final : public CheckpointBinder {
   Result<LatentHeads> latent_heads(const std::string& name, int heads, const LatentSpec& spec) override;
 
   /// What nobody asked for.
-  void lint_left_over(std::span<const std::string_view> unneeded);
+  void lint_left_over(std::span<const std::string> unneeded);
   /// Tensors that were looked at as parts of a matrix.
   const std::set<const StoredTensor*>& examined() const { return examined_; }
 

@@ -57,7 +57,8 @@ void lint_checkpoint(const Checkpoint& checkpoint, const LintDepth& depth, const
     }
     if (!bound.ok()) report.add(lint_checks::kConfig, bound.error());
     if (bound.ok()) {
-      binder.lint_left_over(model.encoder ? Encoder::unneeded_tensors() : std::span<const std::string_view>());
+      binder.lint_left_over(model.encoder ? Encoder::unneeded_tensors()
+                                          : std::span<const std::string>(model.decoder->unneeded));
     }
   }
   for (const StoredTensor& tensor : checkpoint.tensors()) {

@@ -142,7 +142,8 @@ void lint_magnitude(const StoredMatrix& stored, const NumberCounts& counts, Lint
 
 void lint_matrix(const StoredMatrix& stored, LintReport& report) {
   const StoredTensor& codes = *stored.sources.front().tensor;
-  if (Status blocks = stored.matrix.check_block_scales(0, stored.matrix.rows()); !blocks.ok()) {
+  const bool has_blocks = stored.matrix.codec().packing == Packing::kGgufBlock;
+  if (Status blocks = stored.matrix.check_finite(0, stored.matrix.rows()); has_blocks && !blocks.ok()) {
     report.add(lint_checks::kScaleValue, codes.file->path(), codes.file_name, blocks.error().message);
     return;
   }

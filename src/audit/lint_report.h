@@ -50,6 +50,8 @@ inline constexpr LintCheck kUnusedScale{"scale-unused", LintLevel::kError,
                                         "give the scale the name that its weight's dialect has for it"};
 inline constexpr LintCheck kUnusedBias{"bias-unused", LintLevel::kError,
                                        "correct the configuration's bias setting, or remove the tensor"};
+inline constexpr LintCheck kUnusedInLayer{"layer-tensor-unused", LintLevel::kError,
+                                          "compare the configuration's layers, experts and norms with the tensors"};
 inline constexpr LintCheck kUnused{"tensor-unused", LintLevel::kWarning,
                                    "compare the configuration's number of layers and experts with the tensors"};
 inline constexpr LintCheck kScaleValue{"scale-value", LintLevel::kError, "export again; a scale is finite and above 0"};

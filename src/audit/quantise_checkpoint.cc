@@ -145,7 +145,7 @@ Result<LoadReport> stream_weights(const Checkpoint& checkpoint, CheckpointBinder
   } else {
     TRY_BIND(DecoderSpec spec, read_decoder(config));
     TRY_BIND(Decoder decoder, Decoder::bind(std::move(spec), binder));
-    TRY_STATUS(binder.finish());
+    TRY_STATUS(binder.finish(decoder.spec().unneeded));
   }
   return binder.report();
 }

@@ -27,7 +27,7 @@ Result<NumericsReport> verify_numerics(const Checkpoint& checkpoint, const Numer
   };
   CheckpointBinder binder(checkpoint, judged);
   TRY_BIND(Decoder decoder, Decoder::bind(std::move(spec), binder));
-  TRY_STATUS(binder.finish());
+  TRY_STATUS(binder.finish(decoder.spec().unneeded));
   TRY_BIND(auto runner, SequenceRunner::make(judged, decoder, request.runner));
   TRY_STATUS(runner->feed_for_logits(request.prompt, [](std::span<const float>) {}));
   progress.finish();

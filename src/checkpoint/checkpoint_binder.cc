@@ -1,6 +1,7 @@
 #include "checkpoint/checkpoint_binder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include <fmt/ranges.h>
@@ -47,6 +48,17 @@ std::string shown_list(const std::vector<std::string>& names) {
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + printable(name);
   return list.size() > kLongestList ? list.substr(0, kLongestList) + "..." : list;
+}
+
+/// "model.layers.3.mlp.x", "blk.3.x"
+bool is_in_layer(std::string_view name) {
+  for (std::string_view list : {"layers.", "layer.", "blk."}) {
+    const size_t at = name.find(list);
+    if (at == std::string_view::npos || (at > 0 && name[at - 1] != '.')) continue;
+    const size_t number = at + list.size();
+    if (number < name.size() && name[number] >= '0' && name[number] <= '9') return true;
+  }
+  return false;
 }
 
 std::string joined_names(const std::vector<WeightPart>& parts) {
@@ -171,7 +183,14 @@ Result<std::vector<float>> CheckpointBinder::numbers(const std::string& name, in
   TRY_BIND(Shape extents, Shape::make(tensor.extents));
   TRY_BIND(Tensor dense, Tensor::make(*dtype, extents, tensor.data()));
   state_.done_bytes += static_cast<int64_t>(tensor.bytes.size());
-  return dense.to_floats();
+  std::vector<float> values = dense.to_floats();
+  const auto bad = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+  if (bad != values.end()) {
+    return tensor_error(
+        tensor, ErrorCode::kCorrupt,
+        fmt::format("number {} is {}; the file is damaged, or its maker overflowed", bad - values.begin(), *bad));
+  }
+  return values;
 }
 
 Result<std::shared_ptr<const PackedVector>> CheckpointBinder::bias(const std::vector<WeightPart>& parts,
@@ -335,7 +354,7 @@ void CheckpointBinder::note_rewritten() {
   }
 }
 
-CheckpointBinder::LeftOver CheckpointBinder::left_over(std::span<const std::string_view> unneeded) {
+CheckpointBinder::LeftOver CheckpointBinder::left_over(std::span<const std::string> unneeded) {
   LeftOver left;
   for (TensorReport& tensor : report_.tensors) {
     if (tensor.use != TensorUse::kNotBound) continue;
@@ -343,7 +362,9 @@ CheckpointBinder::LeftOver CheckpointBinder::left_over(std::span<const std::stri
       tensor.use = TensorUse::kTiedCopy;
       continue;
     }
-    const bool known = std::ranges::any_of(unneeded, [&](std::string_view end) { return ends_with(tensor.name, end); });
+    const bool known = std::ranges::any_of(unneeded, [&](std::string_view of) {
+      return of.ends_with('.') ? tensor.name.find(of) != std::string::npos : ends_with(tensor.name, of);
+    });
     if (known) {
       tensor.use = TensorUse::kUnneeded;
       continue;
@@ -352,19 +373,25 @@ CheckpointBinder::LeftOver CheckpointBinder::left_over(std::span<const std::stri
       ++left.other_modality;
       continue;
     }
-    if (looks_like_scale(tensor.name)) left.scales.push_back(tensor.file_name);
+    if (looks_like_scale(tensor.name)) {
+      left.scales.push_back(tensor.file_name);
+      continue;
+    }
     if (ends_with(tensor.name, ".bias")) {
       const StoredTensor* owner = find_codes(checkpoint_, tensor.name.substr(0, tensor.name.size() - 5));
       bool bound = owner != nullptr && report_.tensors[static_cast<size_t>(owner - checkpoint_.tensors().data())].use !=
                                            TensorUse::kNotBound;
-      if (bound) left.biases.push_back(tensor.file_name);
+      if (bound) {
+        left.biases.push_back(tensor.file_name);
+        continue;
+      }
     }
-    left.others.push_back(tensor.file_name);
+    (is_in_layer(tensor.name) ? left.in_layers : left.others).push_back(tensor.file_name);
   }
   return left;
 }
 
-Status CheckpointBinder::finish(std::span<const std::string_view> unneeded) {
+Status CheckpointBinder::finish(std::span<const std::string> unneeded) {
   TRY_STATUS(cache_scales_);
   note_unused_scales();
   note_rewritten();
@@ -381,6 +408,13 @@ Status CheckpointBinder::finish(std::span<const std::string_view> unneeded) {
         ErrorCode::kUnsupported,
         fmt::format("these biases belong to weights that the configuration gives none: {}", shown_list(left.biases)),
         checkpoint_.path()};
+  }
+  if (!left.in_layers.empty()) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("these tensors stand in layers, and nothing of the configuration takes them: {}; a model "
+                             "computed without them would be another one",
+                             shown_list(left.in_layers)),
+                 checkpoint_.path()};
   }
   if (!left.others.empty()) {
     report_.warnings.push_back(fmt::format("{} tensors are not used by this model", left.others.size()));

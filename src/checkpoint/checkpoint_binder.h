@@ -23,8 +23,9 @@ struct BindProgress {
 /// the file's pages back.
 ///
 /// Every tensor of the checkpoint is bound at most once. `finish` is to be called when the model has asked for
-/// everything: it refuses a left-over tensor that looks like a scale, and a bias whose matrix was bound without it. One
-/// thread. The checkpoint and the backend outlive it. Whoever derives from it goes on where loading stops.
+/// everything: it refuses a left-over tensor that looks like a scale or stands in a layer, and a bias whose matrix was
+/// bound without it. One thread. The checkpoint and the backend outlive it. Whoever derives from it goes on where
+/// loading stops.
 class CheckpointBinder : public Binder {
  public:
   CheckpointBinder(const Checkpoint& checkpoint, Backend& backend,
@@ -40,8 +41,9 @@ class CheckpointBinder : public Binder {
   Result<LatentHeads> latent_heads(const std::string& name, int heads, const LatentSpec& spec) override;
   bool has(const std::string& name) const override;
 
-  /// `unneeded` are ends of names of tensors that the model knows and does without.
-  Status finish(std::span<const std::string_view> unneeded = {});
+  /// `unneeded` are ends of names of tensors that the model knows and does without; a name that ends in a dot is a
+  /// module, and means all in it.
+  Status finish(std::span<const std::string> unneeded = {});
   const LoadReport& report() const { return report_; }
   /// What was wrong with the scales of the cache.
   const Status& cache_scales() const { return cache_scales_; }
@@ -56,12 +58,13 @@ class CheckpointBinder : public Binder {
   Result<std::shared_ptr<const PackedVector>> bias(const std::vector<WeightPart>& parts, const std::string& bound_as);
   /// Tensors that nobody asked for, by what that means.
   struct LeftOver {
-    std::vector<std::string> scales;  ///< of which a model computed without them would be wrong
-    std::vector<std::string> biases;  ///< of weights that are bound without one
+    std::vector<std::string> scales;     ///< of which a model computed without them would be wrong
+    std::vector<std::string> biases;     ///< of weights that are bound without one
+    std::vector<std::string> in_layers;  ///< parts of layers, or whole ones, that the configuration does not have
     std::vector<std::string> others;
     int64_t other_modality = 0;
   };
-  LeftOver left_over(std::span<const std::string_view> unneeded);
+  LeftOver left_over(std::span<const std::string> unneeded);
 
   const Checkpoint& checkpoint_;
   LoadReport report_;

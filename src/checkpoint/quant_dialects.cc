@@ -145,11 +145,12 @@ Status read_fp8(Config& scheme, QuantPlan& plan) {
   }
   weights.needs_input_scale = activations == "static";
   TRY_BIND(auto block, read_block_size(scheme));
-  TRY_BIND(std::string element, scheme.text("fmt", "e4m3"));
-  if (element != "e4m3" && element != "e5m2" && element != "e4m3fn" && element != "float8_e4m3fn") {
+  TRY_BIND(std::string element, scheme.text("fmt", ""));
+  if (!element.empty() && element != "e4m3" && element != "e5m2" && element != "e4m3fn" && element != "float8_e4m3fn") {
     return scheme_error(scheme, ErrorCode::kUnsupported,
                         fmt::format("\"fmt\" is {}, expected e4m3 or e5m2", printable(element)));
   }
+  if (!element.empty()) weights.element = element == "e5m2" ? "e5m2" : "e4m3";
   TRY_BIND(std::string scales, scheme.text("scale_fmt", "float"));
   if (scales != "float" && scales != "float32" && scales != "ue8m0") {
     return scheme_error(scheme, ErrorCode::kUnsupported,

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -14,6 +15,8 @@
 #include "checkpoint/strict_json.h"
 
 namespace vernier {
+
+namespace fs = std::filesystem;
 
 static_assert(std::endian::native == std::endian::little, "safetensors numbers are read as they lie in the file");
 
@@ -242,8 +245,13 @@ Status write_safetensors(const std::string& path, std::span<const NamedNumbers> 
   text.resize((text.size() + 7) / 8 * 8, ' ');
   uint64_t header_bytes = text.size();
 
-  std::string partial = path + ".partial";
-  std::ofstream out(partial, std::ios::binary | std::ios::trunc);
+  // A file appears whole or not at all; through a link, its target. What is no file (a pipe, a device) is written to.
+  std::error_code failure;
+  const fs::file_status there = fs::status(path, failure);
+  const bool in_place = fs::exists(there) && !fs::is_regular_file(there);
+  const std::string target = fs::is_regular_file(there) ? fs::canonical(path, failure).string() : path;
+  const std::string written = in_place ? target : target + ".partial";
+  std::ofstream out(written, std::ios::binary | std::ios::trunc);
   out.write(reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes);
   out.write(text.data(), static_cast<std::streamsize>(text.size()));
   for (const NamedNumbers& tensor : tensors) {
@@ -251,9 +259,9 @@ Status write_safetensors(const std::string& path, std::span<const NamedNumbers> 
               static_cast<std::streamsize>(tensor.bytes().size()));
   }
   out.close();
-  if (!out || std::rename(partial.c_str(), path.c_str()) != 0) {
+  if (!out || (!in_place && std::rename(written.c_str(), target.c_str()) != 0)) {
     int cause = errno;
-    std::remove(partial.c_str());
+    if (!in_place) std::remove(written.c_str());
     return make_error(ErrorCode::kInternal, "cannot write {}: {}", path, std::strerror(cause));
   }
   return {};

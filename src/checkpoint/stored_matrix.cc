@@ -151,6 +151,12 @@ Result<QTensor> read_fp8_bytes(StoredModule& module) {
   const bool in_words = scheme.in_words && module.codes.type == "U32";
   if (!is_fnuz && !is_e5m2 && !in_words && module.codes.type != "F8_E4M3")
     return wrong_codes(module, "F8_E4M3 or F8_E5M2 codes");
+  if (!scheme.element.empty() && scheme.element != (is_e5m2 ? "e5m2" : "e4m3")) {
+    return tensor_error(
+        module.codes, ErrorCode::kCorrupt,
+        fmt::format("holds {} codes, and \"fmt\" of the configuration says {}; one of both must be wrong",
+                    module.codes.type, scheme.element));
+  }
   TRY_STATUS(check_codes(module, 8));
   TRY_BIND(const StoredTensor* scale,
            find_one(module, std::span(kScaleNames).subspan(in_words ? 4 : 0, in_words ? 1 : 2), "scale"));

@@ -27,6 +27,7 @@ struct WeightScheme {
   std::string algorithm;             ///< as the configuration calls it: "fp8", "NVFP4", "float-quantized"
   int block_rows = 0;                ///< kFp8Block
   int block_cols = 0;                ///< kFp8Block
+  std::string element;               ///< of FP8 codes, "e4m3" or "e5m2", where the configuration says it
   bool power_of_two_scales = false;  ///< the configuration says so: scale_fmt ue8m0
   bool global_divides = false;       ///< kNvfp4: global scales are stored as what to divide by
   bool needs_input_scale = false;    ///< activations have a static scale, which must be there

@@ -58,7 +58,9 @@ struct DecoderSpec {
   BiasRule ffn_bias = BiasRule::kNone;
   BiasRule router_bias = BiasRule::kNone;
   BiasRule experts_bias = BiasRule::kNone;
-  bool corrects_scores = false;           ///< a number for each expert joins its score for the choice alone
+  bool corrects_scores = false;  ///< a number for each expert joins its score for the choice alone
+  /// Ends of names of tensors that checkpoints hold and no logit depends on; modules end in a dot.
+  std::vector<std::string> unneeded = {".rotary_emb.inv_freq"};
   std::vector<ExpertNames> expert_names;  ///< spellings, tried in order; the first is what errors name
 };
 

@@ -102,7 +102,10 @@ Result<DecoderSpec> read_deepseek(Config& config, const Generation& of) {
   TRY_BIND(spec.act, read_act(config, "hidden_act", "silu"));
   TRY_STATUS(require_false(config, "attention_bias", "a bias in latent attention"));
   TRY_STATUS(require_false(config, "mlp_bias", "a bias in DeepSeek's feed-forward parts"));
-  config.ignore({"ep_size", "aux_loss_alpha", "seq_aux", "num_nextn_predict_layers"});
+  config.ignore({"ep_size", "aux_loss_alpha", "seq_aux"});
+  // Layers behind the last one predict further tokens from its output; their numbers follow on.
+  TRY_BIND(int64_t predicting, read_at_least(config, "num_nextn_predict_layers", 0, 0));
+  for (int64_t i = 0; i < predicting; ++i) spec.unneeded.push_back(fmt::format(".layers.{}.", sizes.layers + i));
   TRY_BIND(LatentSpec latent, read_latent(config));
   TRY_BIND(latent.neighbours, config.boolean("rope_interleave", true));
   AttnSpec attn = sizes.attn;

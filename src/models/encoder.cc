@@ -46,9 +46,9 @@ Result<Encoder> Encoder::bind(EncoderSpec spec, Binder& binder) {
   return encoder;
 }
 
-std::span<const std::string_view> Encoder::unneeded_tensors() {
-  static constexpr std::array<std::string_view, 3> kNames = {"pooler.dense.weight", "pooler.dense.bias",
-                                                             "embeddings.position_ids"};
+std::span<const std::string> Encoder::unneeded_tensors() {
+  static const std::array<std::string, 3> kNames = {"pooler.dense.weight", "pooler.dense.bias",
+                                                    "embeddings.position_ids"};
   return kNames;
 }
 

@@ -18,7 +18,7 @@ class Encoder {
 
   /// Ends of the names of tensors that checkpoints hold and that no hidden state depends on: the pooler, which serves
   /// a task of training, and positions, which are counted.
-  static std::span<const std::string_view> unneeded_tensors();
+  static std::span<const std::string> unneeded_tensors();
 
   const EncoderSpec& spec() const { return spec_; }
   /// Everything that a backend chooses a kernel for. Points into this encoder.

@@ -6,6 +6,7 @@
 
 #include "tensor/checked.h"
 #include "tensor/code_tables.h"
+#include "tensor/finite_codes.h"
 #include "tensor/gguf_blocks.h"
 #include "tensor/scalar.h"
 #include "tensor/scale_level.h"
@@ -156,13 +157,19 @@ size_t QTensor::stored_bytes() const {
   return codes_.size() + (inner_scales_ ? inner_scales_->size() : 0) + outer_scales_.size() * sizeof(float);
 }
 
-Status QTensor::check_block_scales(int64_t row_begin, int64_t row_end) const {
+Status QTensor::check_finite(int64_t row_begin, int64_t row_end) const {
   CHECK(row_begin >= 0 && row_begin <= row_end && row_end <= rows_, "rows {} to {} of {}", row_begin, row_end, rows_);
-  if (codec_.packing != Packing::kGgufBlock) return {};
   auto row_bytes = static_cast<size_t>(codec_.row_bytes(cols_));
-  std::span<const std::byte> blocks = codes_.span().subspan(static_cast<size_t>(row_begin) * row_bytes,
-                                                            static_cast<size_t>(row_end - row_begin) * row_bytes);
-  std::optional<int64_t> bad = find_bad_block_scale(codec_, blocks);
+  std::span<const std::byte> rows = codes_.span().subspan(static_cast<size_t>(row_begin) * row_bytes,
+                                                          static_cast<size_t>(row_end - row_begin) * row_bytes);
+  if (codec_.packing != Packing::kGgufBlock) {
+    std::optional<int64_t> bad = find_not_finite(codec_.element, rows);
+    if (!bad) return {};
+    return about(origin_,
+                 corrupt("number [{}, {}] of {} is NaN or infinite; the file is damaged, or its maker overflowed",
+                         row_begin + *bad / cols_, *bad % cols_, codec_.name));
+  }
+  std::optional<int64_t> bad = find_bad_block_scale(codec_, rows);
   if (!bad) return {};
   int64_t blocks_across = cols_ / codec_.group_cols;
   return about(origin_, corrupt("the scale of block [{}, {}] of {} is no finite number; the file is damaged",

@@ -56,9 +56,9 @@ class QTensor {
   const std::string& origin() const { return origin_; }
   View view() const;
   size_t stored_bytes() const;  ///< codes and scales as stored
-  /// Refuses a GGUF block of these rows whose own scale is no finite number. Not part of `make`, which must not read a
-  /// mapped file from end to end: whoever packs the rows asks first. Other codecs always pass, `make` saw their scales.
-  Status check_block_scales(int64_t row_begin, int64_t row_end) const;
+  /// Refuses a code of these rows that is NaN or infinite, and a GGUF block whose own scale is. Not part of `make`,
+  /// which must not read a mapped file from end to end: whoever packs the rows asks.
+  Status check_finite(int64_t row_begin, int64_t row_end) const;
 
   Result<QTensor> slice_rows(int64_t begin, int64_t end) const;
   Result<QTensor> slice_cols(int64_t begin, int64_t end) const;

@@ -77,7 +77,7 @@ inline Result<Decoder> load_decoder(const std::string& folder, Backend& backend)
   TRY_BIND(DecoderSpec spec, read_decoder(config));
   CheckpointBinder binder(*checkpoint, backend);
   TRY_BIND(Decoder decoder, Decoder::bind(std::move(spec), binder));
-  TRY_STATUS(binder.finish());
+  TRY_STATUS(binder.finish(decoder.spec().unneeded));
   return decoder;
 }
 

@@ -18,9 +18,9 @@ struct PartPlan {
   Fp8Plan fp8 = {};
 };
 
-PartPlan plan_part(const QTensor& tensor, ThreadPool& pool) {
+PartPlan plan_part(const QTensor& tensor) {
   if (std::optional<PanelFormat> format = native_format(tensor.codec().id)) return {&tensor, *format, true};
-  Fp8Plan fp8 = plan_fp8(tensor, pool);
+  Fp8Plan fp8 = plan_fp8(tensor);
   if (fp8.refused.code != ReasonCode::kChosen) return {&tensor, PanelFormat::kF32, false, std::move(fp8)};
   const PanelFormat format = fp8.format;
   return {&tensor, format, false, std::move(fp8)};
@@ -136,7 +136,7 @@ Result<std::shared_ptr<const CpuMatrix>> pack_matrix(std::span<const QTensor> pa
   int64_t rows = 0;
   for (const QTensor& part : parts) {
     CHECK(part.cols() == cols, "parts of {} and {} columns in one matrix", cols, part.cols());
-    plans.push_back(plan_part(part, pool));
+    plans.push_back(plan_part(part));
     MatrixSegment segment;
     segment.layout = panel_layout(plans.back().format, lanes, cols, plans.back().fp8.group);
     segment.fp8_refused = plans.back().fp8.refused;
@@ -168,13 +168,13 @@ Result<std::shared_ptr<const CpuMatrix>> pack_matrix(std::span<const QTensor> pa
     std::atomic<bool> damaged = false;
     pool.parallel_for(chunks, [&](int chunk, int thread) {
       const int64_t end = std::min(segment.panels, (chunk + 1) * batch);
-      if (!parts[i].check_block_scales(chunk * batch * lanes, std::min(end * lanes, segment.rows)).ok()) damaged = true;
+      if (!parts[i].check_finite(chunk * batch * lanes, std::min(end * lanes, segment.rows)).ok()) damaged = true;
       for (int64_t panel = chunk * batch; panel < end; ++panel) {
         pack_panel(plans[i], segment, panel, to + panel * segment.layout.panel_bytes,
                    row_floats[static_cast<size_t>(thread)]);
       }
     });
-    if (damaged) TRY_STATUS(parts[i].check_block_scales(0, segment.rows));
+    if (damaged) TRY_STATUS(parts[i].check_finite(0, segment.rows));
     to += segment.panels * segment.layout.panel_bytes;
   }
   return std::shared_ptr<const CpuMatrix>(

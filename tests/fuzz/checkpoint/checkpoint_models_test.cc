@@ -73,7 +73,7 @@ bool use(const std::string& path) {
   NullBackend backend;
   CheckpointBinder binder(**checkpoint, backend);
   auto decoder = Decoder::bind(*spec, binder);
-  bool finished = decoder.ok() && binder.finish().ok();
+  bool finished = decoder.ok() && binder.finish(spec->unneeded).ok();
   EXPECT_FALSE(binder.report().to_string().empty());
   (void)binder.report().to_json().dump();
   return finished;

@@ -27,7 +27,7 @@ TEST_P(GoldenLoadReport, IsAsKept) {
   CheckpointBinder binder(**checkpoint, backend);
   auto decoder = Decoder::bind(*spec, binder);
   ASSERT_TRUE(decoder.ok()) << decoder.error().to_string();
-  Status finished = binder.finish();
+  Status finished = binder.finish(spec->unneeded);
   ASSERT_TRUE(finished.ok()) << finished.error().to_string();
   testing::expect_kept(folder + "/load_report.txt", std::string(GetParam()) + "_load_report.txt",
                        binder.report().to_string());

@@ -64,7 +64,7 @@ class CheckpointBinderTest : public ::testing::Test {
     if (!spec.ok()) return spec.error().to_string();
     auto decoder = Decoder::bind(*spec, binder);
     if (!decoder.ok()) return decoder.error().to_string();
-    Status finished = binder.finish();
+    Status finished = binder.finish(spec->unneeded);
     return finished.ok() ? "no error" : finished.error().to_string();
   }
   /// Of a folder whose only matrix is `w`, [2, 32].
@@ -186,6 +186,15 @@ TEST_F(CheckpointBinderTest, DenseTypesHoldTheSameNumbers) {
   }
 }
 
+TEST_F(CheckpointBinderTest, NumbersThatAreNoneAreRefusedWithTheirPlace) {
+  const std::string infinite("\x80\x7f", 2), one("\x80\x3f", 2);
+  EXPECT_THAT(matrix_error("BF16", std::string(33 * 2, '\0') + infinite + std::string(30 * 2, '\0')),
+              AllOf(HasSubstr("w.weight"), HasSubstr("[1, 1]")));
+  folder_.write("model.safetensors", SafetensorsWriter().tensor("n.weight", {2}, "BF16", one + infinite).bytes());
+  EXPECT_THAT(open(folder_.path()).norm("n", 2, 0, NormRule::kPlain).error().to_string(),
+              AllOf(HasSubstr("n.weight"), HasSubstr("number 1 is inf")));
+}
+
 TEST_F(CheckpointBinderTest, TypesThatCannotBeComputedWithAreRefusedByName) {
   EXPECT_THAT(matrix_error("F8_E4M3", std::string(64, 'x')),
               AllOf(HasSubstr("w.weight"), HasSubstr("F8_E4M3"), HasSubstr("scale")));
@@ -277,14 +286,27 @@ TEST_F(CheckpointBinderTest, ABiasWithoutAHomeIsAnError) {
   EXPECT_THAT(bind_all(open_folder()), AllOf(HasSubstr("model.layers.1.mlp.down_proj.bias"), HasSubstr("biases")));
 }
 
+// CKPT-6: a configuration of fewer layers, or of another family, answered fluently and wrongly without a word.
+TEST_F(CheckpointBinderTest, NoPartOfALayerIsDroppedInSilence) {
+  for (const char* name : {"model.layers.7.mlp.down_proj.weight", "model.layers.0.self_attn.q_norm.weight",
+                           "model.layers.0.self_attn.sinks", "model.layers.1.mlp.experts.0.gate_proj.weight",
+                           "model.layers.0.self_attn.q_proj.lora_A.weight"}) {
+    TinyModel model;
+    model.add(name, {2});
+    model.write_folder(folder_);
+    EXPECT_THAT(bind_all(open(folder_.path())), AllOf(HasSubstr(name), HasSubstr("stand in layers"))) << name;
+  }
+}
+
 // CKPT-6
 TEST_F(CheckpointBinderTest, OtherUnusedTensorsAreListed) {
   model_.add("model.layers.0.self_attn.rotary_emb.inv_freq", {2});
+  model_.add("model.mask", {2});
   model_.add("vision_tower.encoder.layer_scale", {2});
   CheckpointBinder& binder = open_folder();
   EXPECT_EQ(bind_all(binder), "no error");
   ASSERT_EQ(binder.report().unused().size(), 2u);
-  EXPECT_EQ(binder.report().unused()[0]->name, "model.layers.0.self_attn.rotary_emb.inv_freq");
+  EXPECT_EQ(binder.report().unused()[0]->name, "model.mask");
   EXPECT_THAT(binder.report().warnings, Contains(HasSubstr("1 tensors are not used")));
   EXPECT_THAT(binder.report().warnings, Contains(HasSubstr("picture or sound")));
 }

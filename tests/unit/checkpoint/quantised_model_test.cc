@@ -67,7 +67,7 @@ class QuantisedModelTest : public ::testing::Test {
     if (!spec.ok()) return spec.error().to_string();
     auto decoder = Decoder::bind(*spec, *binder_);
     if (!decoder.ok()) return decoder.error().to_string();
-    Status finished = binder_->finish();
+    Status finished = binder_->finish(spec->unneeded);
     return finished.ok() ? "no error" : finished.error().to_string();
   }
   std::string cache_table() const {

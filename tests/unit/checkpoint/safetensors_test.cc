@@ -164,6 +164,24 @@ TEST_F(SafetensorsTest, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(first.bytes.data()) % 8, 0u);
 }
 
+// Renaming over a device or a link put a file in its place.
+TEST_F(SafetensorsTest, WritingKeepsLinksAndDevices) {
+  const std::vector<float> values(4);
+  const std::vector<NamedNumbers> tensors = {{"a", {4}, std::span(values)}};
+  const std::string target = folder_.write("target", "old"), link = folder_.path("link"), device = folder_.path("null");
+  std::filesystem::create_symlink(target, link);
+  ASSERT_TRUE(write_safetensors(link, tensors).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_TRUE(Safetensors::open(target).ok());
+  std::filesystem::create_symlink("/dev/null", device);
+  ASSERT_TRUE(write_safetensors(device, tensors).ok());
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  std::filesystem::remove(device);
+  std::filesystem::create_symlink("/dev/full", device);
+  EXPECT_FALSE(write_safetensors(device, tensors).ok());
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
+}
+
 TEST_F(SafetensorsTest, WritingRefusesWhatNoReaderWouldTake) {
   const std::vector<float> values(4);
   std::string path = folder_.path("out.safetensors");

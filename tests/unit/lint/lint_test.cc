@@ -50,7 +50,7 @@ const Defect kDefects[] = {
     {"config-kv-heads-no-divisor", "config", "'num_key_value_heads' is 2"},
     {"config-vocabulary-against-embedding", "weight", "model.embed_tokens.weight: has shape [8, 32]"},
     {"tensor-missing", "tensor-missing", "model.layers.0.mlp.up_proj.weight: is missing"},
-    {"config-fewer-layers-than-tensors", "tensor-unused", "model.layers.1."},
+    {"config-fewer-layers-than-tensors", "layer-tensor-unused", "model.layers.1."},
     {"config-eos-out-of-range", "special-id", "eos_token_id is 8, and the vocabulary has 8 tokens"},
     {"tied-head-differs", "tied-head", "lm_head.weight differs from the embedding table"},
     {"untied-head-missing", "tensor-missing", "lm_head.weight: is missing"},

@@ -200,13 +200,38 @@ TEST(QTensor, TENSOR_5_FindsTheGgufBlockWhoseScaleIsDamaged) {
     parts.codes =
         with_byte(parts.codes, block * block_bytes + high_byte, codec.id == CodecId::kGgufMxfp4 ? 0xFF : 0x7C);
     QTensor tensor = QTensor::make(std::move(parts)).value();
-    EXPECT_TRUE(tensor.check_block_scales(0, 2).ok()) << codec.name;
-    EXPECT_TRUE(tensor.check_block_scales(3, 4).ok()) << codec.name;
-    Status damaged = tensor.check_block_scales(0, 4);
+    EXPECT_TRUE(tensor.check_finite(0, 2).ok()) << codec.name;
+    EXPECT_TRUE(tensor.check_finite(3, 4).ok()) << codec.name;
+    Status damaged = tensor.check_finite(0, 4);
     ASSERT_FALSE(damaged.ok()) << codec.name;
     EXPECT_NE(damaged.error().message.find(fmt::format("[2, {}]", blocks_across - 1)), std::string::npos)
         << damaged.error().message;
   }
+}
+
+// Finite but wrong answers came of a NaN that a comparison swallowed: what is no number is found wherever it stands.
+TEST(QTensor, TENSOR_5_FindsTheCodeThatIsNoFiniteNumber) {
+  struct Bad {
+    CodecId id;
+    std::vector<uint8_t> code;
+  };
+  for (const Bad& bad :
+       {Bad{CodecId::kF32, {0, 0, 0x80, 0x7F}}, Bad{CodecId::kF32, {1, 0, 0xC0, 0xFF}}, Bad{CodecId::kF16, {0, 0xFC}},
+        Bad{CodecId::kBF16, {0x80, 0x7F}}, Bad{CodecId::kE4M3Tensor, {0x7F}}, Bad{CodecId::kE4M3Channel, {0xFF}},
+        Bad{CodecId::kE5M2Tensor, {0x7C}}, Bad{CodecId::kE5M2Tensor, {0xFE}}}) {
+    for (size_t at : {size_t{0}, size_t{1500}, size_t{4 * 700 - 1}}) {
+      QTensorParts parts = parts_of(codec(bad.id), 4, 700);
+      for (size_t i = 0; i < bad.code.size(); ++i) {
+        parts.codes = with_byte(parts.codes, at * bad.code.size() + i, bad.code[i]);
+      }
+      const auto row = static_cast<int64_t>(at) / 700;
+      const QTensor tensor = QTensor::make(std::move(parts)).value();
+      const Status found = tensor.check_finite(0, 4);
+      ASSERT_FALSE(found.ok()) << codec(bad.id).name << " at " << at;
+      EXPECT_NE(found.error().message.find(fmt::format("[{}, {}]", row, at % 700)), std::string::npos);
+    }
+  }
+  EXPECT_TRUE(QTensor::make(parts_of(codec(CodecId::kMxfp4), 4, 64)).value().check_finite(0, 4).ok());
 }
 
 TEST(QTensor, DenseTensorsKeepTheirNumbers) {
