@@ -162,6 +162,7 @@ Status run_bench(const BenchFlags& flags) {
   }
   TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
   TRY_BIND(RunnerOptions options, flags.model.runner_options(model->decoder().spec()));
+  TRY_STATUS(flags.model.check_fallbacks(kernel_fallbacks(*model, options.kv_type)));
   options.context_tokens = std::max(flags.shape.prefill_tokens, flags.shape.depth_tokens + flags.shape.decode_tokens);
   TRY_BIND(std::unique_ptr<SequenceRunner> runner, SequenceRunner::make(model->backend(), model->decoder(), options));
   const Features features = model->backend().features();
@@ -205,6 +206,7 @@ void add_bench_command(CLI::App& app) {
   auto flags = std::make_shared<BenchFlags>();
   CLI::App* command = app.add_subcommand("bench", "Measure prefill and decode rates beside the machine's limits");
   flags->model.add_to(*command);
+  flags->model.add_fallback_flag(*command);
   command->get_option("MODEL")->required(false);  // `serve` takes its place
   auto serve = std::make_shared<BenchServeFlags>();
   CLI::App* of_server = add_bench_serve(*command, *serve);

@@ -88,6 +88,7 @@ Status chat(const ChatFlags& flags) {
   }
   TRY_BIND(GenerateOptions options, flags.sampling.options(*model));
   TRY_BIND(RunnerOptions runner_options, flags.model.runner_options(model->decoder().spec()));
+  TRY_STATUS(flags.model.check_fallbacks(kernel_fallbacks(*model, runner_options.kv_type)));
   TRY_BIND(auto runner, SequenceRunner::make(model->backend(), model->decoder(), runner_options));
   Conversation conversation(*model, *tokenizer, *runner, flags.system);
 
@@ -120,6 +121,7 @@ void add_chat_command(CLI::App& app) {
   auto flags = std::make_shared<ChatFlags>();
   CLI::App* command = app.add_subcommand("chat", "Talk with a model at the terminal");
   flags->model.add_to(*command);
+  flags->model.add_fallback_flag(*command);
   command->add_option("--system", flags->system, "A system message for the whole conversation");
   flags->sampling.add_to(*command);
   set_work(*command, [flags] { return chat(*flags); });

@@ -1,13 +1,17 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands.h"
+#include "app/device_flags.h"
 #include "app/model_flags.h"
+#include "checkpoint/checkpoint_binder.h"
+#include "models/registry.h"
 
 namespace vernier {
 namespace {
 
 struct ExplainFlags {
   ModelFlags model;
+  DeviceFlags device;
   int64_t rows = 1;
   int layer = -1;
 };
@@ -80,26 +84,63 @@ void print_line(const Line& line) {
   }
 }
 
-Status print_explained(const Explained& model, const ExplainFlags& flags) {
-  const std::vector<Line> lines = explain(model, flags);
-  if (lines.empty()) {
-    return invalid_argument("--layer {}: the model has layers 0 to {}", flags.layer, model.caches.size() - 1);
-  }
+Status print_lines(const std::string& path, const Features& features, const std::vector<Line>& lines,
+                   const ExplainFlags& flags) {
   if (global_options().json) {
     nlohmann::json all = nlohmann::json::array();
     for (const Line& line : lines) all.push_back(to_json(line));
     fmt::print("{}\n", all.dump(2));
     return {};
   }
-  const Features features = model.backend.features();
-  fmt::print("{} on {}: {} kernels, {} threads, for steps of {} rows\n", model.path, features.device, features.isa,
+  fmt::print("{} on {}: {} kernels, {} threads, for steps of {} rows\n", path, features.device, features.isa,
              features.threads, flags.rows);
   for (const Line& line : lines) print_line(line);
   return {};
 }
 
+Error no_such_layer(const ExplainFlags& flags, size_t layers) {
+  return invalid_argument("--layer {}: the model has layers 0 to {}", flags.layer, layers - 1);
+}
+
+Status print_explained(const Explained& model, const ExplainFlags& flags) {
+  const std::vector<Line> lines = explain(model, flags);
+  if (lines.empty()) return no_such_layer(flags, model.caches.size());
+  return print_lines(model.path, model.backend.features(), lines, flags);
+}
+
+ProductUse use_of(const DecoderPart& part) {
+  if (part.experts == nullptr) return ProductUse::kLinear;
+  return part.op == "experts_gate_up" ? ProductUse::kExpertsGated : ProductUse::kExperts;
+}
+
+/// The products as an accelerator would run them; nothing is loaded but what their layouts measure.
+Status explain_for_device(const ExplainFlags& flags) {
+  TRY_BIND(PlanRules rules, flags.device.rules());
+  TRY_BIND(std::string path, find_model(flags.model.model));
+  TRY_BIND(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::open(path));
+  TRY_BIND(Config config, checkpoint->config());
+  TRY_BIND(DecoderSpec spec, read_decoder(config));
+  const size_t layers = spec.layers.size();
+  PlannedBackend backend(std::move(rules));
+  CheckpointBinder binder(*checkpoint, backend);
+  TRY_BIND(Decoder decoder, Decoder::bind(std::move(spec), binder));
+  TRY_STATUS(binder.finish());
+  std::vector<Line> lines;
+  for (const DecoderPart& part : decoder.parts()) {
+    if (part.matrix == nullptr || part.op == "embed" || (flags.layer >= 0 && part.layer != flags.layer)) continue;
+    TRY_BIND(auto choices, backend.plan_product(*part.matrix, part.rows_of(flags.rows), use_of(part)));
+    for (Choice& choice : choices) {
+      lines.push_back({part.layer, part.op, part.weights, std::move(choice), part.matrix->info().scale_origin,
+                       part.experts != nullptr ? part.experts->to_string() : ""});
+    }
+  }
+  if (lines.empty()) return no_such_layer(flags, layers);
+  return print_lines(path, backend.features(), lines, flags);
+}
+
 Status run_explain(const ExplainFlags& flags) {
   if (flags.rows < 1) return invalid_argument("--rows {}: expected at least 1", flags.rows);
+  if (flags.device.given()) return explain_for_device(flags);
   TRY_BIND(const bool encoder, names_encoder(flags.model));
   if (encoder) {
     TRY_BIND(std::unique_ptr<LoadedEncoder> model, load_encoder_for(flags.model));
@@ -121,6 +162,7 @@ void add_explain_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("explain", "For each layer and op: kernel, layout, scales, and why not another");
   flags->model.add_to(*command);
+  flags->device.add_to(*command);
   command->add_option("--rows", flags->rows, "Tokens of a step: 1 for decode, hundreds for prefill")
       ->capture_default_str();
   command->add_option("--layer", flags->layer, "This layer alone");

@@ -3,6 +3,7 @@
 
 #include "app/commands.h"
 #include "app/model_flags.h"
+#include "app/shard_table.h"
 #include "base/progress.h"
 #include "checkpoint/load_report.h"
 #include "models/registry.h"
@@ -123,9 +124,15 @@ Result<EncoderSpec> read_encoder_spec(const Checkpoint& checkpoint) {
   return read_encoder(config);
 }
 
-Status run_inspect(const std::string& given) {
-  TRY_BIND(std::string path, find_model(given));
+struct InspectFlags {
+  std::string model;
+  ShardFlags shards;
+};
+
+Status run_inspect(const InspectFlags& flags) {
+  TRY_BIND(std::string path, find_model(flags.model));
   TRY_BIND(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::open(path));
+  if (flags.shards.ranks > 0) return print_shards(*checkpoint, flags.shards);
   const LoadReport report = describe(*checkpoint);
   auto read_spec = [&]() -> Result<DecoderSpec> {
     TRY_BIND(Config config, checkpoint->config());
@@ -161,10 +168,11 @@ Status run_inspect(const std::string& given) {
 }  // namespace
 
 void add_inspect_command(CLI::App& app) {
-  auto model = std::make_shared<std::string>();
+  auto flags = std::make_shared<InspectFlags>();
   CLI::App* command = app.add_subcommand("inspect", "Show a checkpoint's configuration, tensors, codecs and scales");
-  command->add_option("MODEL", *model, "A GGUF file, a Hugging Face folder, or a short name")->required();
-  set_work(*command, [model] { return run_inspect(*model); });
+  command->add_option("MODEL", flags->model, "A GGUF file, a Hugging Face folder, or a short name")->required();
+  flags->shards.add_to(*command);
+  set_work(*command, [flags] { return run_inspect(*flags); });
 }
 
 }  // namespace vernier

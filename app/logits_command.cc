@@ -62,6 +62,7 @@ Status run_logits(const LogitsFlags& flags) {
   TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
   const DecoderSpec& spec = model->decoder().spec();
   TRY_BIND(RunnerOptions options, flags.model.runner_options(spec));
+  TRY_STATUS(flags.model.check_fallbacks(kernel_fallbacks(*model, options.kv_type)));
   options.chunk_rows = flags.chunk > 0 ? flags.chunk : 64;
   TRY_BIND(auto runner, SequenceRunner::make(model->backend(), model->decoder(), options));
 
@@ -104,6 +105,7 @@ void add_logits_command(CLI::App& app) {
   auto flags = std::make_shared<LogitsFlags>();
   CLI::App* command = app.add_subcommand("logits", "Write the logits of lists of token ids, to compare engines");
   flags->model.add_to(*command);
+  flags->model.add_fallback_flag(*command);
   command->add_option("--ids", flags->ids, "JSON file with lists of token ids: [[1, 2], [3]]")->required();
   command->add_option("--out", flags->out, "Safetensors file for logits.0, logits.1, ... (float32 [tokens, vocab])")
       ->required();

@@ -30,6 +30,18 @@ void ModelFlags::add_quantization_to(CLI::App& command) {
   command.add_option("--keep", keep, "With --quantization: module that stays as it is; * stands for anything");
 }
 
+void ModelFlags::add_fallback_flag(CLI::App& command) {
+  command
+      .add_option("--on-fallback", on_fallback,
+                  "Where the fastest kernel cannot run: error, warn or allow; or for each op: linear=error,attend=warn")
+      ->capture_default_str();
+}
+
+Status ModelFlags::check_fallbacks(std::span<const KernelFallback> fallbacks) const {
+  TRY_BIND(FallbackRules rules, FallbackRules::parse("--on-fallback", on_fallback));
+  return rules.apply(fallbacks);
+}
+
 Result<RunnerOptions> ModelFlags::runner_options(const DecoderSpec& spec) const {
   RunnerOptions options;
   TRY_BIND(options.kv_type, parse_cache_type("--kv-cache-dtype", kv_cache_dtype));

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "api/kernel_fallbacks.h"
 #include "api/loaded_encoder.h"
 #include "api/loaded_model.h"
 #include "base/result.h"
@@ -19,10 +20,15 @@ struct ModelFlags {
   std::string quantization;  ///< empty: as the checkpoint is
   bool quantize_head = false;
   std::vector<std::string> keep;
+  std::string on_fallback = "warn";
   int32_t max_model_len = 0;  ///< 0: the model's own limit, at most kDefaultContext
 
   static constexpr int32_t kDefaultContext = 8192;
 
+  /// --on-fallback, for commands that run the model.
+  void add_fallback_flag(CLI::App& command);
+  /// Logs what --on-fallback wants to be told of; an error where it refuses.
+  Status check_fallbacks(std::span<const KernelFallback> fallbacks) const;
   /// MODEL, --numerics, --kv-cache-dtype, --max-model-len, --quantization and what it leaves.
   void add_to(CLI::App& command);
   void add_quantization_to(CLI::App& command);

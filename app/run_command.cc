@@ -59,6 +59,7 @@ Status run(const RunFlags& flags) {
   TRY_BIND(GenerateOptions options, flags.sampling.options(*model));
   TRY_BIND(std::vector<int32_t> ids, encode_prompt(*model, flags, prompt));
   TRY_BIND(RunnerOptions runner_options, flags.model.runner_options(model->decoder().spec()));
+  TRY_STATUS(flags.model.check_fallbacks(kernel_fallbacks(*model, runner_options.kv_type)));
   TRY_BIND(auto runner, SequenceRunner::make(model->backend(), model->decoder(), runner_options));
 
   const bool json = global_options().json;
@@ -94,6 +95,7 @@ void add_run_command(CLI::App& app) {
   auto flags = std::make_shared<RunFlags>();
   CLI::App* command = app.add_subcommand("run", "Answer one prompt, streaming");
   flags->model.add_to(*command);
+  flags->model.add_fallback_flag(*command);
   command->add_option("PROMPT", flags->prompt, "The prompt (default: standard input)");
   command->add_option("--system", flags->system, "A system message before it");
   command->add_flag("--raw", flags->raw, "Continue the prompt as plain text, without the chat template");

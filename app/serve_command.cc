@@ -165,9 +165,9 @@ Result<ServeOptions> serve_options(const ServeFlags& flags) {
   return options;
 }
 
-void count_fallbacks(MetricRegistry& registry, const std::string& model_name, const LoadedModel& model,
-                     CodecId kv_type) {
-  for (const KernelFallback& fallback : kernel_fallbacks(model, kv_type)) {
+void count_fallbacks(MetricRegistry& registry, const std::string& model_name,
+                     std::span<const KernelFallback> fallbacks) {
+  for (const KernelFallback& fallback : fallbacks) {
     const MetricLabels labels = {{"model_name", model_name},          {"op", fallback.op},
                                  {"phase", fallback.phase},           {"kernel", fallback.kernel},
                                  {"instead_of", fallback.instead_of}, {"reason", fallback.reason}};
@@ -187,13 +187,18 @@ Result<std::shared_ptr<const ServedModel>> open_model(const ServeFlags& flags, M
     TRY_BIND(const bool encoder, names_encoder(flags.model));
     if (encoder) {
       TRY_BIND(std::unique_ptr<LoadedEncoder> model, load_encoder_for(flags.model));
+      const std::vector<KernelFallback> fallbacks = kernel_fallbacks(*model);
+      TRY_STATUS(flags.model.check_fallbacks(fallbacks));
+      count_fallbacks(registry, options.names.front(), fallbacks);
       return serve_encoder(std::move(model), options);
     }
     TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
     TRY_BIND(RunnerOptions runner, flags.model.runner_options(model->decoder().spec()));
     options.kv_type = runner.kv_type;
     options.engine.context_tokens = runner.context_tokens;
-    count_fallbacks(registry, options.names.front(), *model, runner.kv_type);
+    const std::vector<KernelFallback> fallbacks = kernel_fallbacks(*model, runner.kv_type);
+    TRY_STATUS(flags.model.check_fallbacks(fallbacks));
+    count_fallbacks(registry, options.names.front(), fallbacks);
     return serve_model(std::move(model), options);
   }
   TRY_BIND(std::string text, read_text_file(given));
@@ -269,6 +274,7 @@ void add_serve_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("serve", "Serve a model over HTTP, with OpenAI's API; script:FILE plays a script");
   flags->model.add_to(*command);
+  flags->model.add_fallback_flag(*command);
   add_http_flags(*command, *flags);
   add_serving_flags(*command, *flags);
   set_work(*command, [flags] { return serve(*flags); });

@@ -1,10 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "api/loaded_encoder.h"
 #include "api/loaded_model.h"
+#include "base/result.h"
 #include "tensor/codec.h"
 
 namespace vernier {
@@ -16,11 +21,34 @@ struct KernelFallback {
   std::string kernel;      ///< taken
   std::string instead_of;  ///< the one it would have been
   std::string reason;      ///< a stable code: "needs-isa"
+  std::string detail;      ///< the values that decided the first of them
   int64_t count = 0;
+
+  /// "linear (decode): float_tile_avx2 in place of bf16_tile_avx512 for 30 weights: needs-isa, needs avx512 with bf16"
+  std::string to_string() const;
 };
 
-/// What `explain` shows, counted: choices whose first candidate cannot run here. A kernel made for another number of
-/// rows is no fallback.
+/// What `explain` shows, counted: choices whose first candidate cannot run here. No fallback is a kernel made for
+/// another codec or number of rows, or for less exact numerics than were asked for.
 std::vector<KernelFallback> kernel_fallbacks(const LoadedModel& model, CodecId kv_type);
+std::vector<KernelFallback> kernel_fallbacks(const LoadedEncoder& model);
+
+/// What to do about a fallback.
+enum class OnFallback : uint8_t { kError, kWarn, kAllow };
+
+/// An answer for each kind of op.
+class FallbackRules {
+ public:
+  /// "warn", or "linear=error,attend=allow", where what is not named is warned of.
+  static Result<FallbackRules> parse(std::string_view option, std::string_view text);
+
+  OnFallback of(std::string_view op) const;
+  /// One line of log for each fallback that is warned of; an error that names all that are refused.
+  Status apply(std::span<const KernelFallback> fallbacks) const;
+
+ private:
+  OnFallback all_ = OnFallback::kWarn;
+  std::map<std::string, OnFallback, std::less<>> by_op_;
+};
 
 }  // namespace vernier

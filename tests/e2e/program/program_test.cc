@@ -162,5 +162,63 @@ TEST(EndToEnd, ExplainNamesAKernelAndItsReasons) {
   EXPECT_NE(outcome.output.find("linear"), std::string::npos) << outcome.output.substr(0, 400);
 }
 
+/// Kernel of the first line of `explain --json` whose op is this.
+std::string kernel_on(const std::string& model, const std::string& flags, const std::string& op) {
+  const Outcome outcome = vernier("explain --json " + tiny_model(model) + " --device-features " + flags);
+  EXPECT_EQ(outcome.exit_code, 0) << model << " " << flags;
+  if (outcome.exit_code != 0) return "";
+  for (const nlohmann::json& line : nlohmann::json::parse(outcome.output)) {
+    if (line.at("op") == op) return line.at("kernel").get<std::string>();
+  }
+  return "no such op";
+}
+
+TEST(EndToEnd, ExplainSpeaksOfChipsThatAreNotHere) {
+  EXPECT_EQ(kernel_on("gpt-oss-mxfp4", "sm100", "experts_gate_up"), "experts_mxfp4_tensor_memory");
+  EXPECT_EQ(kernel_on("gpt-oss-mxfp4", "sm90", "experts_gate_up"), "experts_w4a16");
+  EXPECT_EQ(kernel_on("qwen3-modelopt-mxfp8", "sm120", "qkv"), "scaled_mxfp8");
+  EXPECT_EQ(kernel_on("qwen3-fp8-block-64x32", "sm90", "qkv"), "block_fp8");
+  testing::TempFolder folder;
+  const std::string own =
+      folder.write("chip.json", R"({"name": "own", "capabilities": ["bf16_mma"], "shared_bytes": 1})");
+  EXPECT_EQ(kernel_on("qwen3-modelopt-mxfp8", own, "qkv"), "w8a16");
+  const std::string wrong = folder.write("wrong.json", R"({"capabilities": ["sm90"]})");
+  EXPECT_EQ(vernier("explain " + tiny_model("qwen3") + " --device-features " + wrong).exit_code, 2);
+  const Outcome refused = vernier("explain " + tiny_model("qwen3") + " --device-features sm90 --kernel w4a16", true);
+  EXPECT_NE(refused.output.find("w4a16 cannot serve linear"), std::string::npos) << refused.output;
+}
+
+TEST(EndToEnd, InspectShowsWhatRanksWouldHave) {
+  const Outcome outcome = vernier("inspect --json " + tiny_model("gpt-oss-mxfp4") + " --shards 4");
+  ASSERT_EQ(outcome.exit_code, 0);
+  const nlohmann::json all = nlohmann::json::parse(outcome.output);
+  const nlohmann::json& cut = all.at("cuts").at(0);
+  ASSERT_EQ(cut.at("ranks").size(), 4u);
+  // 96 columns are three groups of 32, padded to 128 each; the fourth rank has none.
+  EXPECT_EQ(cut.at("ranks").at(0).at("expert_width"), 32);
+  EXPECT_EQ(cut.at("ranks").at(3).at("expert_width"), 0);
+  EXPECT_GT(cut.at("ranks").at(0).at("padding_bytes").get<int64_t>(), 0);
+  EXPECT_TRUE(cut.at("kv_heads_repeat").get<bool>());
+  EXPECT_EQ(all.at("cuts").at(1).at("ranks").at(0).at("experts"), 1);
+  const Outcome refused = vernier("inspect " + tiny_model("gpt-oss-mxfp4") + " --shards 3", true);
+  EXPECT_EQ(refused.exit_code, 5) << refused.output;
+  EXPECT_NE(refused.output.find("these numbers of ranks work: 1, 2, 4"), std::string::npos) << refused.output;
+}
+
+TEST(EndToEnd, FallbacksAreToldOrRefused) {
+  testing::TempFolder folder;
+  const std::string run = "logits " + tiny_model("llama") + " --ids " + folder.write("ids.json", "[[1, 2]]") +
+                          " --out " + folder.path("out.safetensors") + " --isa baseline";
+  EXPECT_EQ(vernier(run + " --on-fallback nonsense").exit_code, 2);
+  const Outcome warned = vernier(run, true);
+  EXPECT_EQ(warned.exit_code, 0) << warned.output;
+  EXPECT_NE(warned.output.find("fallback: linear (decode): "), std::string::npos) << warned.output;
+  const Outcome silent = vernier(run + " --on-fallback allow", true);
+  EXPECT_EQ(silent.output.find("fallback: "), std::string::npos) << silent.output;
+  const Outcome refused = vernier(run + " --on-fallback attend=warn,linear=error", true);
+  EXPECT_EQ(refused.exit_code, 5) << refused.output;
+  EXPECT_NE(refused.output.find("needs-isa"), std::string::npos) << refused.output;
+}
+
 }  // namespace
 }  // namespace vernier

@@ -1,0 +1,267 @@
+#include "api/shard_report.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+#include "ops/planned_backend.h"
+#include "tensor/prepared.h"
+
+namespace vernier {
+namespace {
+
+using StoredPart = PlannedBackend::StoredPart;
+
+/// A product as one rank has it: rows of each part, and columns.
+struct RankProduct {
+  std::vector<StoredPart> parts;  // with the rank's rows
+  int64_t cols = 0;
+  double matrices = 1;         // alike
+  double matrices_of_row = 1;  // of those that a row meets
+  ProductUse use = ProductUse::kLinear;
+};
+
+/// Adds what the device's kernel makes of rows of one codec.
+Status add_codec(const Codec& codec, const std::vector<int64_t>& rows, const RankProduct& product,
+                 const DeviceFeatures& device, RankShare& share) {
+  const int64_t outputs = std::accumulate(rows.begin(), rows.end(), int64_t{0});
+  const bool fill_blocks =
+      std::all_of(rows.begin(), rows.end() - 1, [&](int64_t own) { return own % std::max(codec.group_rows, 1) == 0; });
+  ProductProblem problem{codec, outputs, product.cols};
+  problem.parts = static_cast<int>(rows.size());
+  problem.experts = product.use != ProductUse::kLinear;
+  problem.parts_fill_blocks = fill_blocks;
+  const ProductKernel& kernel = product_kernel(choose_product(problem, device));
+  Layout layout = kernel.layout_for(static_cast<int>(rows.size()));
+  // Codes are made anew for words of exponents before they are laid out; sizes alone matter here.
+  Codec laid = codec;
+  if (kernel.powers_of_two) laid = block_codec(codec.id, codec.group_rows, codec.group_cols, ScaleType::kE8M0);
+  TRY_BIND(PreparedExtents extents, prepared_extents(laid, rows, product.cols, layout));
+  const double logical = static_cast<double>(extents.rows) * static_cast<double>(extents.cols);
+  const double physical = static_cast<double>(extents.physical_rows) * static_cast<double>(extents.physical_cols);
+  int64_t stored = 0;
+  for (int64_t of_part : rows) {
+    TRY_BIND(int64_t codes, codec.code_bytes(of_part, product.cols));
+    stored += codes + codec.groups_down(of_part) * codec.groups_across(product.cols) *
+                          (codec.inner == ScaleType::kF32    ? 4
+                           : codec.inner == ScaleType::kNone ? 0
+                                                             : 1);
+  }
+  share.weight_bytes += static_cast<int64_t>(product.matrices) * stored;
+  if (physical > logical) {
+    share.padding_bytes += static_cast<int64_t>(product.matrices) * extents.padding_bytes;
+    share.padding_flops += 2 * product.matrices_of_row * (physical - logical);
+  }
+  share.flops += 2 * product.matrices_of_row * logical;
+  return {};
+}
+
+Status add_product(const RankProduct& product, const DeviceFeatures& device, RankShare& share) {
+  std::vector<bool> taken(product.parts.size(), false);
+  for (size_t i = 0; i < product.parts.size(); ++i) {
+    if (taken[i] || product.parts[i].rows == 0) continue;
+    std::vector<int64_t> rows;
+    for (size_t j = i; j < product.parts.size(); ++j) {
+      if (taken[j] || product.parts[j].rows == 0 || !(product.parts[j].codec == product.parts[i].codec)) continue;
+      taken[j] = true;
+      rows.push_back(product.parts[j].rows);
+    }
+    TRY_STATUS(add_codec(product.parts[i].codec, rows, product, device, share));
+  }
+  return {};
+}
+
+/// Gate and up that are stored as one part are two for whoever cuts them.
+std::vector<StoredPart> in_halves(std::vector<StoredPart> parts) {
+  if (parts.size() != 1) return parts;
+  return {{parts[0].codec, parts[0].rows / 2}, {parts[0].codec, parts[0].rows / 2}};
+}
+
+/// Rows of blocks smaller than they were, where a cut goes through them.
+Codec codec_of_rows(const Codec& codec, int64_t begin, int64_t end) {
+  if (codec.id != CodecId::kE4M3Block && codec.id != CodecId::kE5M2Block) return codec;
+  const auto part = static_cast<int>(std::gcd(std::gcd(int64_t{codec.group_rows}, begin), end));
+  return part == codec.group_rows ? codec : block_codec(codec.id, part, codec.group_cols, codec.inner);
+}
+
+Codec codec_of_cols(const Codec& codec, int64_t begin, int64_t end) {
+  if (codec.id != CodecId::kE4M3Block && codec.id != CodecId::kE5M2Block) return codec;
+  const auto part = static_cast<int>(std::gcd(std::gcd(int64_t{codec.group_cols}, begin), end));
+  return part == codec.group_cols ? codec : block_codec(codec.id, codec.group_rows, part, codec.inner);
+}
+
+/// The parts of a decoder, by layer and op.
+class PartIndex {
+ public:
+  explicit PartIndex(const Decoder& decoder) : parts_(decoder.parts()) {}
+  const std::vector<DecoderPart>& all() const { return parts_; }
+  std::vector<StoredPart> stored(int layer, std::string_view op) const {
+    for (const DecoderPart& part : parts_) {
+      if (part.layer == layer && part.op == op) return PlannedBackend::stored_parts(*part.matrix);
+    }
+    return {};
+  }
+
+ private:
+  std::vector<DecoderPart> parts_;
+};
+
+/// Scale groups that a cut of a width may not go through: of the rows that make it and of the columns that take it.
+int64_t width_unit(const std::vector<StoredPart>& makers, const std::vector<StoredPart>& takers, int64_t width) {
+  int64_t unit = 1;
+  for (const StoredPart& part : makers) unit = std::lcm(unit, std::max(part.codec.group_rows, 1));
+  for (const StoredPart& part : takers) unit = std::lcm(unit, std::max(part.codec.group_cols, 1));
+  // A width within one group is whole on one rank.
+  return std::min(unit, width);
+}
+
+/// How one layer is cut.
+struct LayerCuts {
+  std::vector<HeadCut> heads;
+  std::vector<AxisCut> feed;           // of the dense part's width
+  std::vector<AxisCut> expert_widths;  // under ExpertCut::kWidth
+  std::vector<AxisCut> experts;        // under ExpertCut::kWhole
+};
+
+Result<LayerCuts> cut_layer(const LayerSpec& spec, int layer, const PartIndex& index, int ranks, ExpertCut cut) {
+  LayerCuts cuts;
+  int64_t unit = 1;
+  const int dim = spec.attn.latent ? spec.attn.latent->value_dim : spec.attn.head_dim;
+  for (const StoredPart& part : index.stored(layer, "output")) unit = std::lcm(unit, head_unit(dim, part.codec));
+  // Compressed rows are the one key-value head of all queries.
+  TRY_BIND(cuts.heads, cut_heads(spec.attn.heads, spec.attn.latent ? 1 : spec.attn.kv_heads, unit, ranks));
+  const int64_t feed = spec.ffn > 0 ? spec.ffn : spec.shared_ffn;
+  if (feed > 0) {
+    const char* maker = spec.experts ? "shared_gate_up" : "gate_up";
+    const char* taker = spec.experts ? "shared_down" : "down";
+    TRY_BIND(cuts.feed,
+             cut_axis(feed, width_unit(index.stored(layer, maker), index.stored(layer, taker), feed), ranks));
+  }
+  if (!spec.experts) return cuts;
+  const int64_t width = spec.experts->width;
+  if (cut == ExpertCut::kWhole) {
+    TRY_BIND(cuts.experts, cut_axis(spec.experts->experts, 1, ranks));
+    return cuts;
+  }
+  TRY_BIND(
+      cuts.expert_widths,
+      cut_axis(width, width_unit(index.stored(layer, "experts_gate_up"), index.stored(layer, "experts_down"), width),
+               ranks));
+  return cuts;
+}
+
+/// What a rank has of a part, by the op's place in a layer; whole where the op is cut nowhere.
+RankProduct cut_part(const DecoderPart& part, const LayerSpec& spec, const LayerCuts& cuts, size_t rank) {
+  RankProduct product{PlannedBackend::stored_parts(*part.matrix), part.matrix->cols(), static_cast<double>(part.alike),
+                      part.matrices_of_row(), ProductUse::kLinear};
+  auto cut_rows_to = [&](StoredPart& of, const AxisCut& cut) {
+    of = {codec_of_rows(of.codec, cut.begin, cut.end), cut.size()};
+  };
+  auto cut_cols_to = [&](const AxisCut& cut) {
+    for (StoredPart& of : product.parts) {
+      of.codec = codec_of_cols(of.codec, cut.begin, cut.end);
+      if (cut.size() == 0) of.rows = 0;
+    }
+    product.cols = std::max<int64_t>(cut.size(), 1);
+  };
+  auto by_head = [](const AxisCut& cut, int64_t dim) { return AxisCut{cut.begin * dim, cut.end * dim}; };
+  const HeadCut& heads = cuts.heads[rank];
+  if (part.op == "qkv") {
+    for (size_t i = 0; i < product.parts.size(); ++i) {
+      cut_rows_to(product.parts[i], by_head(i == 0 ? heads.heads : heads.kv_heads, spec.attn.head_dim));
+    }
+  } else if (part.op == "q") {
+    cut_rows_to(product.parts[0], by_head(heads.heads, spec.attn.latent->query_dim()));
+  } else if (part.op == "latent_keys" || part.op == "latent_values") {
+    product.matrices = product.matrices_of_row = static_cast<double>(heads.heads.size());
+  } else if (part.op == "output") {
+    cut_cols_to(by_head(heads.heads, spec.attn.latent ? spec.attn.latent->value_dim : spec.attn.head_dim));
+  } else if (part.op == "gate_up" || part.op == "shared_gate_up") {
+    for (StoredPart& of : product.parts) cut_rows_to(of, cuts.feed[rank]);
+  } else if (part.op == "down" || part.op == "shared_down") {
+    cut_cols_to(cuts.feed[rank]);
+  } else if (part.experts != nullptr) {
+    const bool gated = part.op == "experts_gate_up";
+    product.use = gated ? ProductUse::kExpertsGated : ProductUse::kExperts;
+    if (gated) product.parts = in_halves(std::move(product.parts));
+    if (!cuts.experts.empty()) {
+      const double own = static_cast<double>(cuts.experts[rank].size()) / part.experts->experts;
+      product.matrices *= own;
+      product.matrices_of_row *= own;
+    } else if (gated) {
+      for (StoredPart& of : product.parts) cut_rows_to(of, cuts.expert_widths[rank]);
+    } else {
+      cut_cols_to(cuts.expert_widths[rank]);
+    }
+  }
+  return product;
+}
+
+/// The numbers of a rank that are told of it, from the first layer that has each.
+void describe_rank(const LayerSpec& spec, const LayerCuts& cuts, size_t rank, RankShare& share) {
+  if (share.heads == 0) {
+    share.heads = cuts.heads[rank].heads.size();
+    share.kv_heads = cuts.heads[rank].kv_heads.size();
+  }
+  if (share.feed_forward == 0 && !cuts.feed.empty()) share.feed_forward = cuts.feed[rank].size();
+  if (spec.experts && share.expert_width == 0) {
+    share.experts = cuts.experts.empty() ? spec.experts->experts : cuts.experts[rank].size();
+    share.expert_width = cuts.experts.empty() ? cuts.expert_widths[rank].size() : spec.experts->width;
+  }
+}
+
+}  // namespace
+
+int64_t ShardReport::padding_bytes() const {
+  int64_t bytes = 0;
+  for (const RankShare& rank : ranks) bytes += rank.padding_bytes;
+  return bytes;
+}
+
+double ShardReport::padding_share() const {
+  double all = 0, padding = 0;
+  for (const RankShare& rank : ranks) {
+    all += rank.flops + rank.padding_flops;
+    padding += rank.padding_flops;
+  }
+  return all > 0 ? padding / all : 0;
+}
+
+Result<ShardReport> plan_shards(const Decoder& decoder, const DeviceFeatures& device, int ranks, ExpertCut cut) {
+  const PartIndex index(decoder);
+  const std::vector<LayerSpec>& layers = decoder.spec().layers;
+  std::vector<LayerCuts> cuts;
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    TRY_BIND(LayerCuts own, cut_layer(layers[layer], static_cast<int>(layer), index, ranks, cut));
+    cuts.push_back(std::move(own));
+  }
+  ShardReport report;
+  report.kv_heads_repeat = !layers[0].attn.latent && ranks > layers[0].attn.kv_heads;
+  for (size_t rank = 0; rank < static_cast<size_t>(ranks); ++rank) {
+    RankShare& share = report.ranks.emplace_back();
+    for (const DecoderPart& part : index.all()) {
+      if (part.matrix == nullptr || part.op == "embed") continue;
+      RankProduct product{PlannedBackend::stored_parts(*part.matrix), part.matrix->cols(), 1, 1, ProductUse::kLinear};
+      if (part.layer >= 0) {
+        const auto layer = static_cast<size_t>(part.layer);
+        product = cut_part(part, layers[layer], cuts[layer], rank);
+      }
+      TRY_STATUS(add_product(product, device, share));
+    }
+    for (size_t layer = 0; layer < layers.size(); ++layer) describe_rank(layers[layer], cuts[layer], rank, share);
+  }
+  return report;
+}
+
+std::vector<int> ranks_without_padding(const Decoder& decoder, const DeviceFeatures& device, int ranks, ExpertCut cut) {
+  std::vector<int> found;
+  for (int other = 1; other <= 4 * ranks; ++other) {
+    const Result<ShardReport> report = plan_shards(decoder, device, other, cut);
+    if (report.ok() && report->padding_bytes() == 0) found.push_back(other);
+  }
+  std::ranges::stable_sort(found, {}, [&](int other) { return std::abs(other - ranks); });
+  if (found.size() > 2) found.resize(2);
+  return found;
+}
+
+}  // namespace vernier
