@@ -161,8 +161,8 @@ Status run_bench(const BenchFlags& flags) {
     if (!found) fmt::print(stderr, "skipped: comparison with llama.cpp: {}\n", found.error().message);
   }
   TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
-  TRY_BIND(RunnerOptions options, flags.model.runner_options(model->decoder().spec()));
-  TRY_STATUS(flags.model.check_fallbacks(kernel_fallbacks(*model, options.kv_type)));
+  TRY_BIND(RunnerOptions options, flags.model.runner_options(*model));
+  TRY_STATUS(flags.model.check_fallbacks(kernel_fallbacks(*model, options.caches)));
   options.context_tokens = std::max(flags.shape.prefill_tokens, flags.shape.depth_tokens + flags.shape.decode_tokens);
   TRY_BIND(std::unique_ptr<SequenceRunner> runner, SequenceRunner::make(model->backend(), model->decoder(), options));
   const Features features = model->backend().features();

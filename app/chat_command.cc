@@ -87,8 +87,8 @@ Status chat(const ChatFlags& flags) {
     return unsupported("{} has no chat template, so there are no turns to take; use vernier run", model->path());
   }
   TRY_BIND(GenerateOptions options, flags.sampling.options(*model));
-  TRY_BIND(RunnerOptions runner_options, flags.model.runner_options(model->decoder().spec()));
-  TRY_STATUS(flags.model.check_fallbacks(kernel_fallbacks(*model, runner_options.kv_type)));
+  TRY_BIND(RunnerOptions runner_options, flags.model.runner_options(*model));
+  TRY_STATUS(flags.model.check_fallbacks(kernel_fallbacks(*model, runner_options.caches)));
   TRY_BIND(auto runner, SequenceRunner::make(model->backend(), model->decoder(), runner_options));
   Conversation conversation(*model, *tokenizer, *runner, flags.system);
 

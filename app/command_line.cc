@@ -36,6 +36,8 @@ constexpr FlagAlias kAliases[] = {
     {"chat-template", "--chat-template-file", "llama.cpp"},
     {"kv-cache-dtype", "--cache-type-k", "llama.cpp (K and V share one type here)"},
     {"kv-cache-dtype", "-ctk", "llama.cpp (K and V share one type here)"},
+    {"kv-dtype-skip", "--kv-cache-dtype-skip-layers", "vLLM"},
+    {"kv-scales", "--quantization-param-path", "SGLang, vLLM"},
     {"chunk", "--chunked-prefill-size", "SGLang"},
     {"chunk", "--ubatch-size", "llama.cpp"},
     {"chunk", "-ub", "llama.cpp"},

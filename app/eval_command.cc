@@ -29,8 +29,7 @@ struct Judged {
 Result<Judged> load_judged(const ModelFlags& flags, int32_t window) {
   Judged judged;
   TRY_BIND(judged.model, load_for(flags));
-  const DecoderSpec& spec = judged.model->decoder().spec();
-  TRY_BIND(RunnerOptions options, flags.runner_options(spec));
+  TRY_BIND(RunnerOptions options, flags.runner_options(*judged.model));
   if (window > options.context_tokens) {
     return invalid_argument("--context {}: the model was made for {} tokens", window, options.context_tokens);
   }

@@ -44,8 +44,9 @@ std::vector<Line> explain(const Explained& model, const ExplainFlags& flags) {
       }
     } else {
       const CacheSpec& cache = model.caches[static_cast<size_t>(part.layer)];
+      const std::string scales = part.attn->spec.causal && has_cache_scale(cache.stored) ? describe_cache(cache) : "";
       lines.push_back(
-          {part.layer, part.op, "", model.backend.explain_attend(part.attn->spec, cache, flags.rows), "", ""});
+          {part.layer, part.op, "", model.backend.explain_attend(part.attn->spec, cache, flags.rows), scales, ""});
     }
   }
   return lines;
@@ -149,10 +150,8 @@ Status run_explain(const ExplainFlags& flags) {
                            flags);
   }
   TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
-  TRY_BIND(RunnerOptions options, flags.model.runner_options(model->decoder().spec()));
-  return print_explained({model->path(), model->backend(), model->decoder().parts(),
-                          cache_specs(model->decoder().spec(), options.kv_type)},
-                         flags);
+  TRY_BIND(RunnerOptions options, flags.model.runner_options(*model));
+  return print_explained({model->path(), model->backend(), model->decoder().parts(), options.caches}, flags);
 }
 
 }  // namespace

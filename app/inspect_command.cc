@@ -6,6 +6,7 @@
 #include "app/shard_table.h"
 #include "base/progress.h"
 #include "checkpoint/load_report.h"
+#include "engine/cache_plan.h"
 #include "models/registry.h"
 
 namespace vernier {
@@ -118,6 +119,23 @@ nlohmann::json to_json(const DecoderSpec& spec) {
           {"layers", std::move(layers)}};
 }
 
+/// What each layer's cache is where nothing else is asked for.
+Result<CachePlan> plan_own_cache(const DecoderSpec& spec, const Checkpoint& checkpoint) {
+  TRY_BIND(const CacheSource source, read_cache_source(checkpoint));
+  return plan_cache(spec, {}, source);
+}
+
+/// Layers whose lines are alike share one: "0 to 11".
+void print_cache(const CachePlan& plan) {
+  for (size_t first = 0, end; first < plan.layers.size(); first = end) {
+    const std::string text = describe_cache(plan.layers[first]);
+    for (end = first + 1; end < plan.layers.size() && describe_cache(plan.layers[end]) == text;) ++end;
+    const std::string layers = end - first > 1 ? fmt::format("{} to {}", first, end - 1) : fmt::format("{}", first);
+    fmt::print("{} layer {}: {}\n", first == 0 ? "cache       " : "            ", layers, text);
+  }
+  for (const std::string& note : plan.notes) fmt::print("             {}\n", note);
+}
+
 /// An error where the model is no encoder, too.
 Result<EncoderSpec> read_encoder_spec(const Checkpoint& checkpoint) {
   TRY_BIND(Config config, checkpoint.config());
@@ -145,7 +163,12 @@ Status run_inspect(const InspectFlags& flags) {
   const Error refused = spec.ok() || encoder.ok() ? Error{} : is_one ? encoder.error() : spec.error();
   if (global_options().json) {
     nlohmann::json all = {{"path", path}, {"report", report.to_json()}};
-    if (spec.ok()) all["model"] = to_json(*spec);
+    if (spec.ok()) {
+      all["model"] = to_json(*spec);
+      TRY_BIND(const CachePlan cache, plan_own_cache(*spec, *checkpoint));
+      for (const CacheSpec& layer : cache.layers) all["cache"]["layers"].push_back(to_json(layer));
+      all["cache"]["notes"] = cache.notes;
+    }
     if (encoder.ok()) all["model"] = to_json(*encoder, checkpoint->embedding());
     if (!spec.ok() && !encoder.ok()) all["refused"] = refused.to_string();
     // A path may hold bytes that are no UTF-8.
@@ -154,7 +177,11 @@ Status run_inspect(const InspectFlags& flags) {
   }
   fmt::print("{}\nformat       {}, {} in {} tensors\n", path, report.format, format_bytes(report.stored_bytes()),
              report.tensors.size());
-  if (spec.ok()) print_spec(*spec);
+  if (spec.ok()) {
+    print_spec(*spec);
+    TRY_BIND(const CachePlan cache, plan_own_cache(*spec, *checkpoint));
+    print_cache(cache);
+  }
   if (encoder.ok()) print_spec(*encoder, checkpoint->embedding());
   if (!spec.ok() && !encoder.ok()) fmt::print("model        cannot be run: {}\n", refused.to_string());
   const bool has_template = checkpoint->chat_template() != nullptr;

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "app/cached_logits.h"
 #include "app/commands.h"
 #include "app/model_flags.h"
 #include "base/progress.h"
@@ -54,15 +55,20 @@ Result<std::vector<int32_t>> continue_greedily(SequenceRunner& runner, int32_t f
   return tokens;
 }
 
+void add_tensors(size_t list, std::vector<NamedNumbers>& tensors, const std::vector<float>& logits,
+                 const std::vector<int32_t>& greedy, int64_t vocab) {
+  const auto rows = static_cast<int64_t>(logits.size()) / vocab;
+  tensors.push_back({fmt::format("logits.{}", list), {rows, vocab}, std::span(logits)});
+  if (greedy.empty()) return;
+  tensors.push_back({fmt::format("greedy.{}", list), {static_cast<int64_t>(greedy.size())}, std::span(greedy)});
+}
+
 Status run_logits(const LogitsFlags& flags) {
-  if (flags.cached > 0) {
-    return unsupported("--cached {}: there is no prefix cache yet; leave the flag out", flags.cached);
-  }
   TRY_BIND(auto lists, read_ids(flags.ids));
   TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
   const DecoderSpec& spec = model->decoder().spec();
-  TRY_BIND(RunnerOptions options, flags.model.runner_options(spec));
-  TRY_STATUS(flags.model.check_fallbacks(kernel_fallbacks(*model, options.kv_type)));
+  TRY_BIND(RunnerOptions options, flags.model.runner_options(*model));
+  TRY_STATUS(flags.model.check_fallbacks(kernel_fallbacks(*model, options.caches)));
   options.chunk_rows = flags.chunk > 0 ? flags.chunk : 64;
   TRY_BIND(auto runner, SequenceRunner::make(model->backend(), model->decoder(), options));
 
@@ -72,30 +78,44 @@ Status run_logits(const LogitsFlags& flags) {
   int64_t all_tokens = 0;
   for (const auto& list : lists) all_tokens += static_cast<int64_t>(list.size());
   Progress progress("logits", all_tokens, ProgressUnit::kCount);
+  int64_t reused = 0;
   for (size_t i = 0; i < lists.size(); ++i) {
+    if (flags.cached > 0) {
+      TRY_BIND(CachedLogits two,
+               run_cached(model->backend(), model->decoder(), options, lists[i], flags.cached, flags.generate));
+      logits[i] = std::move(two.logits);
+      greedy[i] = std::move(two.greedy);
+      reused += two.cached_tokens;
+      progress.add(static_cast<int64_t>(lists[i].size()));
+      add_tensors(i, tensors, logits[i], greedy[i], spec.vocab);
+      continue;
+    }
     runner->reset();
     logits[i].reserve(lists[i].size() * static_cast<size_t>(spec.vocab));
     TRY_STATUS(runner->feed_for_logits(lists[i], [&](std::span<const float> rows) {
       logits[i].insert(logits[i].end(), rows.begin(), rows.end());
       progress.add(static_cast<int64_t>(rows.size()) / spec.vocab);
     }));
-    tensors.push_back({fmt::format("logits.{}", i),
-                       {static_cast<int64_t>(lists[i].size()), spec.vocab},
-                       std::span(std::as_const(logits[i]))});
     if (flags.generate > 0) {
       auto last_row = logits[i].end() - static_cast<std::ptrdiff_t>(spec.vocab);
       auto best = static_cast<int32_t>(std::max_element(last_row, logits[i].end()) - last_row);
       TRY_BIND(greedy[i], continue_greedily(*runner, best, flags.generate));
-      tensors.push_back({fmt::format("greedy.{}", i), {flags.generate}, std::span(std::as_const(greedy[i]))});
     }
+    add_tensors(i, tensors, logits[i], greedy[i], spec.vocab);
   }
   progress.finish();
   TRY_STATUS(write_safetensors(flags.out, tensors));
   if (global_options().json) {
-    fmt::print("{}\n", nlohmann::json{{"lists", lists.size()}, {"tokens", all_tokens}, {"vocab", spec.vocab}}.dump());
+    fmt::print("{}\n", nlohmann::json{{"lists", lists.size()},
+                                      {"tokens", all_tokens},
+                                      {"vocab", spec.vocab},
+                                      {"cached_tokens", reused},
+                                      {"kv_saturated", runner->saturated()}}
+                           .dump());
     return {};
   }
   fmt::print("{}: logits of {} lists, {} tokens\n", flags.out, lists.size(), all_tokens);
+  if (flags.cached > 0) fmt::print("{} of them were read from the cache that a request before had filled\n", reused);
   return {};
 }
 
@@ -110,8 +130,8 @@ void add_logits_command(CLI::App& app) {
   command->add_option("--out", flags->out, "Safetensors file for logits.0, logits.1, ... (float32 [tokens, vocab])")
       ->required();
   command->add_option("--chunk", flags->chunk, "Rows of a step; 1 takes the decode path")->check(CLI::Range(1, 65536));
-  command->add_option("--cached", flags->cached,
-                      "First tokens to run as a request of their own, whose cache is reused");
+  command->add_option("--cached", flags->cached, "First tokens to run as a request of their own, whose cache is reused")
+      ->check(CLI::Range(1, 1 << 30));
   command->add_option("--generate", flags->generate, "Also write this many greedy tokens as greedy.0, ...")
       ->check(CLI::Range(1, 1 << 20));
   set_work(*command, [flags] { return run_logits(*flags); });

@@ -1,11 +1,13 @@
 #include "app/model_flags.h"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <optional>
 
 #include "api/option_words.h"
 #include "app/commands.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
 
@@ -15,7 +17,24 @@ void ModelFlags::add_to(CLI::App& command) {
   command.add_option("MODEL", model, "A GGUF file, a Hugging Face folder, or a short name")->required();
   command.add_option("--numerics", numerics, "fast: activations may be quantised inside a product; exact: float32")
       ->capture_default_str();
-  command.add_option("--kv-cache-dtype", kv_cache_dtype, "Stored type of keys and values: auto, f32, f16, bf16")
+  command
+      .add_option("--kv-cache-dtype", kv_cache_dtype,
+                  "Stored type of keys and values: auto (what the checkpoint was made for, else f16), f32, f16, bf16, "
+                  "fp8_e4m3 (fp8), fp8_e5m2")
+      ->capture_default_str();
+  command
+      .add_option("--kv-dtype-skip", kv_dtype_skip,
+                  "Layers that keep 16 bits beside an FP8 cache: sliding_window, or their numbers")
+      ->delimiter(',');
+  command.add_option("--kv-scales", kv_scales, "Side-car JSON with the cache's scales, in place of the checkpoint's");
+  command
+      .add_option("--kv-scale-missing", kv_scale_missing,
+                  "Where an FP8 cache has no scale: warn (1 is used), one (the same in silence) or error")
+      ->capture_default_str();
+  command
+      .add_option("--attention", attention,
+                  "How a row meets the keys and values of its own step: paged (as the cache stores them), split (as "
+                  "they were computed) or split-roundtrip (in two parts, with the answer of paged)")
       ->capture_default_str();
   command
       .add_option("--max-model-len", max_model_len, "Longest sequence in tokens (default: the model's, at most 8192)")
@@ -42,9 +61,43 @@ Status ModelFlags::check_fallbacks(std::span<const KernelFallback> fallbacks) co
   return rules.apply(fallbacks);
 }
 
-Result<RunnerOptions> ModelFlags::runner_options(const DecoderSpec& spec) const {
+Result<CacheOptions> ModelFlags::cache_options() const {
+  CacheOptions options;
+  TRY_BIND(options.stored, parse_cache_type("--kv-cache-dtype", kv_cache_dtype));
+  TRY_BIND(options.fresh, parse_fresh_rows("--attention", attention));
+  TRY_BIND(options.missing, parse_missing_scale("--kv-scale-missing", kv_scale_missing));
+  options.scales_file = kv_scales;
+  for (const std::string& word : kv_dtype_skip) {
+    if (word == "sliding_window") {
+      options.skip_windows = true;
+      continue;
+    }
+    int layer = 0;
+    const auto [end, failure] = std::from_chars(word.data(), word.data() + word.size(), layer);
+    if (failure != std::errc() || end != word.data() + word.size() || layer < 0) {
+      return invalid_argument("--kv-dtype-skip {}: expected sliding_window or a layer's number", word);
+    }
+    options.skip_layers.push_back(layer);
+  }
+  return options;
+}
+
+Result<RunnerOptions> ModelFlags::runner_options(const LoadedModel& model) const {
+  const QuantPlan& plan = model.checkpoint().plan();
+  return runner_options(model.decoder().spec(), {plan.cache, plan.origin, model.report().cache_scales});
+}
+
+Result<RunnerOptions> ModelFlags::runner_options(const DecoderSpec& spec, const CacheSource& source) const {
   RunnerOptions options;
-  TRY_BIND(options.kv_type, parse_cache_type("--kv-cache-dtype", kv_cache_dtype));
+  TRY_BIND(const CacheOptions cache, cache_options());
+  TRY_BIND(CachePlan plan, plan_cache(spec, cache, source));
+  for (const std::string& note : plan.notes) log_warning("{}", note);
+  options.caches = std::move(plan.layers);
+  TRY_BIND(options.context_tokens, context_tokens(spec));
+  return options;
+}
+
+Result<int32_t> ModelFlags::context_tokens(const DecoderSpec& spec) const {
   if (max_model_len > spec.max_positions) {
     return invalid_argument(
         "--max-model-len {}: the model was made for {} tokens (max_position_embeddings); give at "
@@ -52,8 +105,7 @@ Result<RunnerOptions> ModelFlags::runner_options(const DecoderSpec& spec) const 
         max_model_len, spec.max_positions, std::min<int64_t>(spec.max_positions, kDefaultContext));
   }
   const auto own_limit = static_cast<int32_t>(std::min<int64_t>(spec.max_positions, kDefaultContext));
-  options.context_tokens = max_model_len > 0 ? max_model_len : own_limit;
-  return options;
+  return max_model_len > 0 ? max_model_len : own_limit;
 }
 
 namespace {

@@ -3,11 +3,13 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "api/kernel_fallbacks.h"
 #include "api/loaded_encoder.h"
 #include "api/loaded_model.h"
 #include "base/result.h"
+#include "engine/cache_plan.h"
 #include "engine/sequence_runner.h"
 
 namespace vernier {
@@ -20,6 +22,10 @@ struct ModelFlags {
   std::string quantization;  ///< empty: as the checkpoint is
   bool quantize_head = false;
   std::vector<std::string> keep;
+  std::vector<std::string> kv_dtype_skip;
+  std::string kv_scales;
+  std::string kv_scale_missing = "warn";
+  std::string attention = "paged";
   std::string on_fallback = "warn";
   int32_t max_model_len = 0;  ///< 0: the model's own limit, at most kDefaultContext
 
@@ -29,10 +35,14 @@ struct ModelFlags {
   void add_fallback_flag(CLI::App& command);
   /// Logs what --on-fallback wants to be told of; an error where it refuses.
   Status check_fallbacks(std::span<const KernelFallback> fallbacks) const;
-  /// MODEL, --numerics, --kv-cache-dtype, --max-model-len, --quantization and what it leaves.
+  /// MODEL, --numerics, --max-model-len, what is asked of the cache, --quantization and what it leaves.
   void add_to(CLI::App& command);
   void add_quantization_to(CLI::App& command);
-  Result<RunnerOptions> runner_options(const DecoderSpec& spec) const;
+  Result<CacheOptions> cache_options() const;
+  Result<int32_t> context_tokens(const DecoderSpec& spec) const;
+  /// With the cache planned; tells what a person should know of it.
+  Result<RunnerOptions> runner_options(const LoadedModel& model) const;
+  Result<RunnerOptions> runner_options(const DecoderSpec& spec, const CacheSource& source) const;
 };
 
 /// Opens MODEL, loads it with the program's threads and instruction set, and shows progress where that takes long.

@@ -84,10 +84,11 @@ Result<MemoryPlan> make_plan(const ModelFlags& flags) {
   TRY_BIND(Config config, checkpoint->config());
   if (names_encoder(config)) return plan_encoder(*checkpoint, config);
   TRY_BIND(DecoderSpec spec, read_decoder(config));
-  TRY_BIND(RunnerOptions options, flags.runner_options(spec));
+  TRY_BIND(const CacheSource source, read_cache_source(*checkpoint));
+  TRY_BIND(RunnerOptions options, flags.runner_options(spec, source));
   MemoryPlan plan;
   plan.max_positions = static_cast<int32_t>(spec.max_positions);
-  plan.caches = cache_specs(spec, options.kv_type);
+  plan.caches = options.caches;
   plan.block_tokens = options.block_tokens;
   plan.chunk_rows = options.chunk_rows;
   NullBackend backend;

@@ -58,8 +58,8 @@ Status run(const RunFlags& flags) {
   TRY_BIND(const Tokenizer* tokenizer, model->tokenizer());
   TRY_BIND(GenerateOptions options, flags.sampling.options(*model));
   TRY_BIND(std::vector<int32_t> ids, encode_prompt(*model, flags, prompt));
-  TRY_BIND(RunnerOptions runner_options, flags.model.runner_options(model->decoder().spec()));
-  TRY_STATUS(flags.model.check_fallbacks(kernel_fallbacks(*model, runner_options.kv_type)));
+  TRY_BIND(RunnerOptions runner_options, flags.model.runner_options(*model));
+  TRY_STATUS(flags.model.check_fallbacks(kernel_fallbacks(*model, runner_options.caches)));
   TRY_BIND(auto runner, SequenceRunner::make(model->backend(), model->decoder(), runner_options));
 
   const bool json = global_options().json;

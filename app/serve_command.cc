@@ -193,10 +193,10 @@ Result<std::shared_ptr<const ServedModel>> open_model(const ServeFlags& flags, M
       return serve_encoder(std::move(model), options);
     }
     TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
-    TRY_BIND(RunnerOptions runner, flags.model.runner_options(model->decoder().spec()));
-    options.kv_type = runner.kv_type;
-    options.engine.context_tokens = runner.context_tokens;
-    const std::vector<KernelFallback> fallbacks = kernel_fallbacks(*model, runner.kv_type);
+    TRY_BIND(options.engine.context_tokens, flags.model.context_tokens(model->decoder().spec()));
+    TRY_BIND(options.cache, flags.model.cache_options());
+    TRY_BIND(const CachePlan cache, model->plan_cache(options.cache));
+    const std::vector<KernelFallback> fallbacks = kernel_fallbacks(*model, cache.layers);
     TRY_STATUS(flags.model.check_fallbacks(fallbacks));
     count_fallbacks(registry, options.names.front(), fallbacks);
     return serve_model(std::move(model), options);

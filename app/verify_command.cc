@@ -48,7 +48,8 @@ Status run_verify(const VerifyFlags& flags) {
     TRY_BIND(unquantised, make_backend(options));
   }
   NumericsRequest request{*tested, unquantised.get(), {}, {}};
-  TRY_BIND(request.runner, flags.model.runner_options(spec));
+  TRY_BIND(const CacheSource source, read_cache_source(*checkpoint));
+  TRY_BIND(request.runner, flags.model.runner_options(spec, source));
   TRY_BIND(request.prompt, prompt_tokens(*checkpoint, spec, flags.prompt));
   request.runner.chunk_rows = flags.chunk;
   TRY_BIND(const NumericsReport report, verify_numerics(*checkpoint, request));

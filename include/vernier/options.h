@@ -12,10 +12,10 @@ inline namespace api {
 
 /// How a model is opened. An empty text and a zero are defaults.
 struct Options {
-  std::string backend;                            ///< "cpu"; "reference" computes slowly, in float64
-  std::string isa;                                ///< "baseline", "avx2", "avx512"; else the best of the machine
-  std::string numerics;                           ///< "fast": activations may be quantised in a product; "exact"
-  std::string kv_type;                            ///< stored type of keys and values: "f16", "f32", "bf16"
+  std::string backend;   ///< "cpu"; "reference" computes slowly, in float64
+  std::string isa;       ///< "baseline", "avx2", "avx512"; else the best of the machine
+  std::string numerics;  ///< "fast": activations may be quantised in a product; "exact"
+  std::string kv_type;   ///< stored type of keys and values: "auto", "f32", "f16", "bf16", "fp8_e4m3", "fp8_e5m2"
   std::optional<std::string> chat_template = {};  ///< its text, instead of the model's own
   int32_t threads = 0;                            ///< 0: one for each core that the process may use
   int32_t context_tokens = 0;                     ///< longest sequence; 0: the model's, at most 8192

@@ -93,8 +93,8 @@ std::string KernelFallback::to_string() const {
                      op == "attend" ? "layers" : "weights", reason, detail.empty() ? "" : ", ", detail);
 }
 
-std::vector<KernelFallback> kernel_fallbacks(const LoadedModel& model, CodecId kv_type) {
-  return count_parts(model.backend(), model.decoder().parts(), cache_specs(model.decoder().spec(), kv_type));
+std::vector<KernelFallback> kernel_fallbacks(const LoadedModel& model, const std::vector<CacheSpec>& caches) {
+  return count_parts(model.backend(), model.decoder().parts(), caches);
 }
 
 std::vector<KernelFallback> kernel_fallbacks(const LoadedEncoder& model) {

@@ -10,7 +10,6 @@
 #include "api/loaded_encoder.h"
 #include "api/loaded_model.h"
 #include "base/result.h"
-#include "tensor/codec.h"
 
 namespace vernier {
 
@@ -30,7 +29,7 @@ struct KernelFallback {
 
 /// What `explain` shows, counted: choices whose first candidate cannot run here. No fallback is a kernel made for
 /// another codec or number of rows, or for less exact numerics than were asked for.
-std::vector<KernelFallback> kernel_fallbacks(const LoadedModel& model, CodecId kv_type);
+std::vector<KernelFallback> kernel_fallbacks(const LoadedModel& model, const std::vector<CacheSpec>& caches);
 std::vector<KernelFallback> kernel_fallbacks(const LoadedEncoder& model);
 
 /// What to do about a fallback.

@@ -45,7 +45,7 @@ Result<std::unique_ptr<LibraryEngine>> LibraryEngine::open(const std::string& pa
   ServeOptions serve;
   serve.names = {path};
   TRY_BIND(serve.engine, read_engine_options(options));
-  TRY_BIND(serve.kv_type, parse_cache_type("kv_type", word_or(options.kv_type, "auto")));
+  TRY_BIND(serve.cache.stored, parse_cache_type("kv_type", word_or(options.kv_type, "auto")));
   serve.parse_reasoning = options.no_reasoning == 0;
   serve.model_sampling = options.no_model_sampling == 0;
   if (options.chat_template != nullptr) {

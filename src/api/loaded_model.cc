@@ -81,6 +81,11 @@ std::vector<int32_t> LoadedModel::end_tokens() const {
   return {ids.begin(), ids.end()};
 }
 
+Result<CachePlan> LoadedModel::plan_cache(const CacheOptions& options) const {
+  const QuantPlan& quant = checkpoint_->plan();
+  return vernier::plan_cache(decoder_->spec(), options, {quant.cache, quant.origin, report_.cache_scales});
+}
+
 int64_t LoadedModel::weight_bytes() const {
   std::set<const PackedMatrix*> matrices;
   int64_t bytes = 0;

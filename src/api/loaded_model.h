@@ -10,6 +10,7 @@
 #include "api/backend_choice.h"
 #include "checkpoint/checkpoint_binder.h"
 #include "checkpoint/weight_quantiser.h"
+#include "engine/cache_plan.h"
 #include "models/decoder.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -46,6 +47,9 @@ class LoadedModel {
   Result<std::vector<int32_t>> encode_chat(const nlohmann::ordered_json& messages) const;
   /// Tokens that end an answer: those that the makers name, as ids.
   std::vector<int32_t> end_tokens() const;
+
+  /// What each layer's cache is under these options.
+  Result<CachePlan> plan_cache(const CacheOptions& options) const;
 
   /// Packed bytes of all matrices, each once.
   int64_t weight_bytes() const;

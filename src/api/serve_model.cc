@@ -106,7 +106,14 @@ Result<std::shared_ptr<const ServedModel>> serve_model(std::shared_ptr<const Loa
   served->tool_format = options.tool_format.value_or(plain ? OutputFormat::kHermes : served->format);
   served->fingerprint = fingerprint(fmt::format("{} {} {}", model->path(), model->weight_bytes(), source));
 
-  auto runner = std::make_unique<DecoderStepRunner>(model->backend(), model->decoder(), options.kv_type);
+  if (options.deterministic && options.cache.fresh == FreshRows::kComputed) {
+    return invalid_argument(
+        "--deterministic with --attention split: a row would depend on which rows share its step; "
+        "split-roundtrip and paged repeat");
+  }
+  TRY_BIND(CachePlan cache, model->plan_cache(options.cache));
+  for (const std::string& note : cache.notes) log_warning("{}", note);
+  auto runner = std::make_unique<DecoderStepRunner>(model->backend(), model->decoder(), std::move(cache.layers));
   const int32_t logits = runner->shape().vocab;
   TRY_BIND(served->grammars, make_grammars(*tokenizer, served->end_tokens, logits));
   TRY_BIND(std::unique_ptr<Engine> engine, Engine::start(std::move(runner), options.engine));

@@ -7,6 +7,7 @@
 
 #include "api/loaded_encoder.h"
 #include "api/loaded_model.h"
+#include "engine/cache_plan.h"
 #include "engine/engine.h"
 #include "server/served_model.h"
 
@@ -19,7 +20,7 @@ inline constexpr uint64_t kFixedSeed = 42;
 struct ServeOptions {
   std::vector<std::string> names;  ///< at least one
   EngineOptions engine;
-  CodecId kv_type = CodecId::kF16;
+  CacheOptions cache;
   std::optional<OutputFormat> format;       ///< how reasoning and calls are written
   std::optional<OutputFormat> tool_format;  ///< calls alone
   bool parse_reasoning = true;

@@ -15,9 +15,10 @@ Result<NumericsReport> verify_numerics(const Checkpoint& checkpoint, const Numer
   report.model = checkpoint.path();
   report.tokens = static_cast<int64_t>(request.prompt.size());
   const Features features = request.tested.features();
-  report.backend =
-      fmt::format("{} {}, {} numerics, cache of {}", request.tested.name(), features.isa,
-                  features.numerics == Numerics::kFast ? "fast" : "exact", codec(request.runner.kv_type).name);
+  report.backend = fmt::format(
+      "{} {}, {} numerics, cache of {}", request.tested.name(), features.isa,
+      features.numerics == Numerics::kFast ? "fast" : "exact",
+      cache_type_name(request.runner.caches.empty() ? request.runner.kv_type : request.runner.caches.front().stored));
   JudgedBackend judged(request.tested, request.unquantised, report);
   const auto layers = static_cast<int64_t>(spec.layers.size());
   const int64_t chunks = (report.tokens + request.runner.chunk_rows - 1) / request.runner.chunk_rows;

@@ -333,12 +333,6 @@ void CheckpointBinder::note_unused_scales() {
                     "type",
                     input_scales_));
   }
-  if (!report_.cache_scales.empty()) {
-    report_.warnings.push_back(
-        fmt::format("{} scales of a quantised KV cache are listed and not used: the cache stores numbers without a "
-                    "scale",
-                    report_.cache_scales.size()));
-  }
 }
 
 /// One line for each pair of codecs, so that no second rounding goes unsaid.

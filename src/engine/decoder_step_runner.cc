@@ -1,14 +1,16 @@
 #include "engine/decoder_step_runner.h"
 
+#include <utility>
+
 #include "engine/mask_filler.h"
 
 namespace vernier {
 
-DecoderStepRunner::DecoderStepRunner(Backend& backend, const Decoder& decoder, CodecId kv_type)
+DecoderStepRunner::DecoderStepRunner(Backend& backend, const Decoder& decoder, std::vector<CacheSpec> caches)
     : backend_(backend), decoder_(decoder) {
   const DecoderSpec& spec = decoder.spec();
   shape_ = {static_cast<int32_t>(spec.vocab), static_cast<int32_t>(spec.hidden),
-            static_cast<int32_t>(spec.max_positions), cache_specs(spec, kv_type)};
+            static_cast<int32_t>(spec.max_positions), std::move(caches)};
 }
 
 Status DecoderStepRunner::prepare(std::span<const int32_t> class_blocks, int32_t block_tokens, int32_t max_rows) {
@@ -22,6 +24,7 @@ Result<StepOutput> DecoderStepRunner::run(const StepInput& step) {
   StepOutput output;
   ops_->begin(step.view);
   const Value states = decoder_.forward(*ops_);
+  saturation_.look(*kv_, shape_.layers);
   if (step.hidden) {
     TRY_BIND(output.hidden, ops_->read(decoder_.normed(*ops_, states)));
   }

@@ -35,6 +35,7 @@ struct EngineStats {
     int32_t blocks = 0, held_blocks = 0, cached_blocks = 0;
   };
   std::vector<CacheClassStats> cache;
+  std::vector<int64_t> kv_saturated;  ///< by layer: numbers that did not fit into the cache's type
 };
 
 /// Serves many requests with one model: one engine thread drains submissions, plans, runs the step, samples and

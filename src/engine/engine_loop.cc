@@ -69,6 +69,7 @@ EngineStats EngineLoop::stats() const {
   EngineStats stats = published_;
   // What was submitted and not yet taken in waits too.
   stats.waiting = std::max(0, in_system_.load() - stats.running);
+  stats.kv_saturated = runner_->saturated();
   return stats;
 }
 

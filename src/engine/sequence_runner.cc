@@ -15,7 +15,7 @@ Result<std::unique_ptr<SequenceRunner>> SequenceRunner::make(Backend& backend, c
   }
   std::unique_ptr<SequenceRunner> runner(new SequenceRunner(decoder, options));
   KvLayout layout;
-  layout.layers = cache_specs(spec, options.kv_type);
+  layout.layers = options.caches.empty() ? cache_specs(spec, options.kv_type) : options.caches;
   layout.block_tokens = options.block_tokens;
   for (int cache_class = 0; cache_class < cache_classes(layout.layers); ++cache_class) {
     auto member = std::ranges::find(layout.layers, cache_class, &CacheSpec::cache_class);
@@ -98,6 +98,7 @@ Status SequenceRunner::run_chunks(std::span<const int32_t> tokens, Rows sampled,
       if (wanted != Rows::kNone) result = decoder_.head(*ops_, result);
       TRY_STATUS(finish(result));
     }
+    saturation_.look(*kv_, layers_);
     commit();
     tokens = tokens.subspan(rows);
   }

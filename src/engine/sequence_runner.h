@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/saturation_log.h"
 #include "kv/block_table.h"
 #include "models/decoder.h"
 #include "ops/backend.h"
@@ -13,9 +14,10 @@ namespace vernier {
 
 struct RunnerOptions {
   CodecId kv_type = CodecId::kF16;
-  int32_t context_tokens = 4096;  ///< longest sequence; sizes the cache
-  int32_t chunk_rows = 256;       ///< rows of one step at most; a longer prompt is fed in chunks
-  int32_t block_tokens = 64;      ///< tokens of a cache block
+  std::vector<CacheSpec> caches = {};  ///< of each layer, as plan_cache makes them; empty: all of kv_type, unscaled
+  int32_t context_tokens = 4096;       ///< longest sequence; sizes the cache
+  int32_t chunk_rows = 256;            ///< rows of one step at most; a longer prompt is fed in chunks
+  int32_t block_tokens = 64;           ///< tokens of a cache block
 };
 
 /// Runs one sequence through a model, step by step, and owns its cache, its blocks and its position. The model and the
@@ -33,6 +35,9 @@ class SequenceRunner {
   int32_t position() const { return position_; }  ///< tokens in the cache
   int32_t context_tokens() const { return options_.context_tokens; }
   int64_t cache_bytes() const { return kv_->bytes(); }
+  const std::vector<CacheSpec>& caches() const { return layers_; }
+  /// Of each layer, how many numbers did not fit into the cache's type.
+  std::vector<int64_t> saturated() const { return kv_->saturated(); }
   /// Bytes of keys and values that a token at `position` attends to.
   int64_t cache_bytes_read_at(int32_t position) const;
 
@@ -67,6 +72,7 @@ class SequenceRunner {
   std::vector<CacheClass> classes_;
   std::unique_ptr<KvStore> kv_;
   std::unique_ptr<Ops> ops_;
+  SaturationLog saturation_;
   int32_t position_ = 0;
 
   StepView view_;

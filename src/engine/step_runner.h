@@ -48,6 +48,8 @@ class StepRunner {
   virtual Status prepare(std::span<const int32_t> class_blocks, int32_t block_tokens, int32_t max_rows) = 0;
   /// An Error is the whole step's: nothing of it counts.
   virtual Result<StepOutput> run(const StepInput& step) = 0;
+  /// Of each layer, how many numbers did not fit into its cache's type. Any thread, once prepared.
+  virtual std::vector<int64_t> saturated() const { return {}; }
 };
 
 }  // namespace vernier

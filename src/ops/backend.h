@@ -41,6 +41,9 @@ class KvStore {
  public:
   virtual ~KvStore() = default;
   virtual int64_t bytes() const = 0;
+  /// Of each layer, how many numbers were too large for the stored type and became its largest. Any thread. Empty
+  /// where nothing is stored.
+  virtual std::vector<int64_t> saturated() const { return {}; }
 };
 
 /// What a KvStore is made for.

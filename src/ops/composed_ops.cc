@@ -195,10 +195,21 @@ Shard ComposedOps::attend(const Shard& qkv, const AttnLayer& layer) {
     cache_write(array, k, layer, KvRole::kKey);
     cache_write(array, v, layer, KvRole::kValue);
   }
+  const FreshRows fresh = spec.causal ? fresh_rows(layer) : FreshRows::kStored;
+  if (fresh == FreshRows::kRoundTrip) {
+    cache_round(array, k, layer, KvRole::kKey);
+    cache_round(array, v, layer, KvRole::kValue);
+  }
 
   Shard out = make<ActivationKind::kShard>(qkv.rows(), spec.q_cols());
   for (size_t sequence = 0; sequence < step_.sequences.size(); ++sequence) {
-    for (int head = 0; head < spec.kv_heads; ++head) attend_head(array, layer, sequence, head, out.id(*this));
+    for (int head = 0; head < spec.kv_heads; ++head) {
+      if (fresh == FreshRows::kStored) {
+        attend_head(array, layer, sequence, head, out.id(*this));
+      } else {
+        attend_head_split(array, layer, sequence, head, out.id(*this));
+      }
+    }
   }
   return out;
 }
@@ -289,6 +300,52 @@ void ComposedOps::attend_head(Array q, const AttnLayer& layer, size_t sequence, 
       if (spec.soft_cap > 0) squash(scores.id(*this), spec.soft_cap);
       softmax(scores.id(*this), spec.sinks ? layer.sinks.get() : nullptr, head);
       mix_rows(scores.id(*this), values.id(*this), begin, end, Cell{out, rows.first_row + row, column});
+    }
+  }
+}
+
+/// The same in two parts: keys of earlier steps from the cache, those of this step from its rows. Each part has a
+/// softmax of its own; their answers are weighted by what each kept of the denominator.
+void ComposedOps::attend_head_split(Array q, const AttnLayer& layer, size_t sequence, int kv_head, Array out) {
+  const AttnSpec& spec = layer.spec;
+  const SequenceRows& rows = step_.sequences[sequence];
+  const int group = spec.heads / spec.kv_heads;
+  auto first_visible = [&](int32_t position) { return spec.window ? std::max(0, position - *spec.window + 1) : 0; };
+  const CacheRange cached{sequence, kv_head, first_visible(rows.first_position), rows.first_position};
+  struct Part {
+    Shard keys, values;
+    int32_t first, end;  // positions
+  };
+  auto part = [&](int32_t first, int32_t end) {
+    return Part{make<ActivationKind::kShard>(end - first, spec.head_dim),
+                make<ActivationKind::kShard>(end - first, spec.head_dim), first, end};
+  };
+  const Part parts[] = {part(cached.begin, cached.end), part(rows.first_position, rows.first_position + rows.rows)};
+  cache_read(layer, KvRole::kKey, cached, parts[0].keys.id(*this));
+  cache_read(layer, KvRole::kValue, cached, parts[0].values.id(*this));
+  const int64_t column = spec.q_cols() + int64_t{kv_head} * spec.head_dim;
+  copy_block({q, rows.first_row, column}, parts[1].keys.id(*this));
+  copy_block({q, rows.first_row, column + spec.kv_cols()}, parts[1].values.id(*this));
+
+  for (int32_t row = 0; row < rows.rows; ++row) {
+    const int32_t position = rows.first_position + row;
+    const int used = first_visible(position) < cached.end ? 2 : 1;
+    for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      const Cell query{q, rows.first_row + row, int64_t{head} * spec.head_dim};
+      Shard answers = make<ActivationKind::kShard>(used, spec.head_dim);
+      Shard lse = make<ActivationKind::kShard>(1, used);
+      for (int i = 0; i < used; ++i) {
+        const Part& of = parts[2 - used + i];
+        const int64_t begin = std::max(first_visible(position), of.first) - of.first;
+        const int64_t end = std::min(position + 1, of.end) - of.first;
+        Shard scores = make<ActivationKind::kShard>(1, end - begin);
+        dot_rows(query, of.keys.id(*this), begin, end, spec.scale, scores.id(*this));
+        if (spec.soft_cap > 0) squash(scores.id(*this), spec.soft_cap);
+        part_softmax(scores.id(*this), {lse.id(*this), 0, i});
+        mix_rows(scores.id(*this), of.values.id(*this), begin, end, {answers.id(*this), i, 0});
+      }
+      merge_parts(answers.id(*this), lse.id(*this), spec.sinks ? layer.sinks.get() : nullptr, head,
+                  {out, rows.first_row + row, int64_t{head} * spec.head_dim});
     }
   }
 }

@@ -87,10 +87,18 @@ class ComposedOps : public Ops, private ActivationOwner {
   virtual void squash(Array x, float cap) = 0;  ///< cap * tanh(x / cap)
   virtual void cache_write(Array x, const Heads& heads, const AttnLayer& layer, KvRole role) = 0;
   virtual void cache_read(const AttnLayer& layer, KvRole role, const CacheRange& range, Array out) = 0;
+  virtual FreshRows fresh_rows(const AttnLayer& layer) const = 0;
+  /// Heads as a write to the cache and a read would leave them.
+  virtual void cache_round(Array x, const Heads& heads, const AttnLayer& layer, KvRole role) = 0;
   /// scores[0, k - begin] = factor * (cell . keys[k]) for keys [begin, end).
   virtual void dot_rows(const Cell& cell, Array keys, int64_t begin, int64_t end, float factor, Array scores) = 0;
   /// Of one row; with a sink, exp(sinks[head]) joins the denominator.
   virtual void softmax(Array scores, const PackedVector* sinks, int head) = 0;
+  /// Of one row, some of its keys, without a sink; the logarithm of its denominator to `lse`.
+  virtual void part_softmax(Array scores, const Cell& lse) = 0;
+  /// cell = the parts [parts, dim], weighted by their denominators, exp(lse[0, part]); a sink's exp joins their sum
+  /// once.
+  virtual void merge_parts(Array parts, Array lse, const PackedVector* sinks, int head, const Cell& cell) = 0;
   /// cell = sum over k of weights[0, k - begin] * values[k].
   virtual void mix_rows(Array weights, Array values, int64_t begin, int64_t end, const Cell& cell) = 0;
   virtual std::vector<float> download(Array x) const = 0;
@@ -110,6 +118,7 @@ class ComposedOps : public Ops, private ActivationOwner {
   void paste_rotated(Cell from, const LatentLayer& layer, Array to, int64_t column);
   Shard latent_rows(const Shard& q, const Value& compressed, const LatentLayer& layer);
   void attend_head(Array q, const AttnLayer& layer, size_t sequence, int kv_head, Array out);
+  void attend_head_split(Array q, const AttnLayer& layer, size_t sequence, int kv_head, Array out);
 
   StepView step_;
   std::vector<int> uses_;  // of each array

@@ -14,20 +14,19 @@ namespace {
 constexpr float kLimitF16 = 65519.996f;
 constexpr float kLimitBF16 = 0x1.FEFFFEp127f;
 constexpr float kLimitE4M3 = 464.0f;
-
-bool is_kv_type(CodecId stored) {
-  return stored == CodecId::kF32 || stored == CodecId::kF16 || stored == CodecId::kBF16 ||
-         stored == CodecId::kE4M3Tensor;
-}
+constexpr float kLimitE5M2 = 61439.996f;
+constexpr const char* kWanted = "a cache stores f32, f16, bf16, e4m3 or e5m2";
 
 size_t number_bytes(CodecId stored) {
-  CHECK(is_kv_type(stored), "a cache stores f32, f16, bf16 or e4m3");
-  return stored == CodecId::kF32 ? 4 : stored == CodecId::kE4M3Tensor ? 1 : 2;
+  CHECK(is_cache_type(stored), "{}", kWanted);
+  return stored == CodecId::kF32 ? 4 : has_cache_scale(stored) ? 1 : 2;
 }
 
-void check_access(const KvExtents& extents, CodecId stored, float scale, int64_t slot, int head, size_t count) {
-  CHECK(is_kv_type(stored), "a cache stores f32, f16, bf16 or e4m3");
-  CHECK(scale > 0 && std::isfinite(scale), "a cache scale of {}", scale);
+void check_access(const KvExtents& extents, CodecId stored, const KvScale& scale, int64_t slot, int head,
+                  size_t count) {
+  CHECK(is_cache_type(stored), "{}", kWanted);
+  CHECK(!scale.per_head() || scale.values().size() == static_cast<size_t>(extents.kv_heads), "{} scales for {} heads",
+        scale.values().size(), extents.kv_heads);
   CHECK(slot >= 0 && head >= 0 && head < extents.kv_heads, "slot {}, head {} of {}", slot, head, extents.kv_heads);
   CHECK(count == static_cast<size_t>(extents.head_dim), "{} numbers for a head of {}", count, extents.head_dim);
 }
@@ -74,7 +73,11 @@ void KvWriter<R>::write(int64_t slot, int head, std::span<const float> values) {
       break;
     case CodecId::kE4M3Tensor:
       saturated_ +=
-          write_codes<uint8_t>(to, values, scale_, kLimitE4M3, [](float value) { return f32_to_e4m3(value); });
+          write_codes<uint8_t>(to, values, scale_.of(head), kLimitE4M3, [](float value) { return f32_to_e4m3(value); });
+      break;
+    case CodecId::kE5M2Tensor:
+      saturated_ +=
+          write_codes<uint8_t>(to, values, scale_.of(head), kLimitE5M2, [](float value) { return f32_to_e5m2(value); });
       break;
     default:
       std::memcpy(to, values.data(), values.size_bytes());
@@ -91,7 +94,9 @@ void KvReader<R>::read(int64_t slot, int head, std::span<float> out) const {
     case CodecId::kBF16:
       return read_codes<uint16_t>(from, out, 1.0f, [](uint16_t code) { return bf16_to_f32(code); });
     case CodecId::kE4M3Tensor:
-      return read_codes<uint8_t>(from, out, scale_, [](uint8_t code) { return kE4M3Values[code]; });
+      return read_codes<uint8_t>(from, out, scale_.of(head), [](uint8_t code) { return kE4M3Values[code]; });
+    case CodecId::kE5M2Tensor:
+      return read_codes<uint8_t>(from, out, scale_.of(head), [](uint8_t code) { return kE5M2Values[code]; });
     default:
       std::memcpy(out.data(), from, out.size_bytes());
   }

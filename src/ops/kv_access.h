@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "ops/cache_spec.h"
 
@@ -24,13 +25,13 @@ struct KvExtents {
   }
 };
 
-/// The only way to write keys (or values) into a host cache: holds the stored type and its scale, so neither can be
+/// The only way to write keys (or values) into a host cache: holds the stored type and its scales, so neither can be
 /// left behind; K and V are different types. Saturates, and counts each number that did.
 template <KvRole R>
 class KvWriter {
  public:
-  KvWriter(std::byte* bytes, KvExtents extents, CodecId stored, float scale)
-      : bytes_(bytes), extents_(extents), stored_(stored), scale_(scale) {}
+  KvWriter(std::byte* bytes, KvExtents extents, CodecId stored, KvScale scale)
+      : bytes_(bytes), extents_(extents), stored_(stored), scale_(std::move(scale)) {}
   void write(int64_t slot, int head, std::span<const float> values);  // [head_dim]
   int64_t saturated() const { return saturated_; }
 
@@ -38,7 +39,7 @@ class KvWriter {
   std::byte* bytes_;
   KvExtents extents_;
   CodecId stored_;
-  float scale_;
+  KvScale scale_;
   int64_t saturated_ = 0;
 };
 
@@ -46,15 +47,15 @@ class KvWriter {
 template <KvRole R>
 class KvReader {
  public:
-  KvReader(const std::byte* bytes, KvExtents extents, CodecId stored, float scale)
-      : bytes_(bytes), extents_(extents), stored_(stored), scale_(scale) {}
+  KvReader(const std::byte* bytes, KvExtents extents, CodecId stored, KvScale scale)
+      : bytes_(bytes), extents_(extents), stored_(stored), scale_(std::move(scale)) {}
   void read(int64_t slot, int head, std::span<float> out) const;  // [head_dim]
 
  private:
   const std::byte* bytes_;
   KvExtents extents_;
   CodecId stored_;
-  float scale_;
+  KvScale scale_;
 };
 
 }  // namespace vernier

@@ -44,10 +44,14 @@ Status check_layout(const KvLayout& layout) {
                               spec.layer, layout.class_blocks[static_cast<size_t>(spec.cache_class)], spec.kv_heads,
                               spec.head_dim);
     }
-    const CodecId stored = spec.stored;
-    if (stored != CodecId::kF32 && stored != CodecId::kF16 && stored != CodecId::kBF16 &&
-        stored != CodecId::kE4M3Tensor) {
-      return unsupported("a cache of {} is not built; expected f32, f16, bf16 or e4m3", codec(stored).name);
+    if (!is_cache_type(spec.stored)) {
+      return unsupported("a cache of {} is not built; expected f32, f16, bf16, fp8_e4m3 or fp8_e5m2",
+                         codec(spec.stored).name);
+    }
+    for (const auto* scale : {&spec.k_scale, &spec.v_scale}) {
+      if (!*scale || !(*scale)->per_head() || static_cast<int>((*scale)->values().size()) == spec.kv_heads) continue;
+      return invalid_argument("layer {} has {} KV heads and {} cache scales ({}); expected one, or one for each head",
+                              spec.layer, spec.kv_heads, (*scale)->values().size(), (*scale)->origin());
     }
   }
   return {};
@@ -77,13 +81,16 @@ Problem linear_problem(const PackedMatrix& matrix, int64_t batch_rows) {
 
 Problem attend_problem(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) {
   Problem problem{"attend",
-                  {{"cache", spec.causal ? std::string(codec(cache.stored).name) : "none"},
+                  {{"cache", spec.causal ? std::string(cache_type_name(cache.stored)) : "none"},
                    {"heads", std::to_string(spec.heads)},
                    {"kv_heads", std::to_string(spec.kv_heads)},
                    {"head_dim", std::to_string(spec.head_dim)},
                    {"window", spec.window ? std::to_string(*spec.window) : "none"}}};
   if (spec.sinks) problem.facts.push_back({"sinks", std::to_string(spec.heads)});
   if (spec.soft_cap > 0) problem.facts.push_back({"soft_cap", fmt::format("{:g}", spec.soft_cap)});
+  if (spec.causal && cache.fresh != FreshRows::kStored) {
+    problem.facts.push_back({"attention", std::string(name(cache.fresh))});
+  }
   problem.facts.push_back({"batch", std::to_string(batch_rows)});
   return problem;
 }

@@ -31,13 +31,14 @@ void RefMatrix::decode_row(int64_t row, std::span<float> out) const {
   CHECK(false, "row {} lies behind the last segment", row);
 }
 
-RefKvStore::RefKvStore(const KvLayout& layout) : layout_(layout) {
+RefKvStore::RefKvStore(const KvLayout& layout)
+    : layout_(layout), saturated_(std::make_unique<std::atomic<int64_t>[]>(layout.layers.size())) {
   for (const CacheSpec& spec : layout.layers) {
     Layer layer;
     layer.extents = KvExtents{layout.block_tokens, spec.kv_heads, spec.head_dim};
     layer.stored = spec.stored;
-    layer.scale[static_cast<size_t>(KvRole::kKey)] = spec.k_scale.value_or(1);
-    layer.scale[static_cast<size_t>(KvRole::kValue)] = spec.v_scale.value_or(1);
+    layer.scale[static_cast<size_t>(KvRole::kKey)] = spec.key_scale();
+    layer.scale[static_cast<size_t>(KvRole::kValue)] = spec.value_scale();
     int64_t tokens = int64_t{layout.class_blocks[static_cast<size_t>(spec.cache_class)]} * layout.block_tokens;
     layer.one_row = spec.kind == CacheKind::kLatent;
     for (auto& bytes : layer.bytes) bytes.assign(static_cast<size_t>(tokens * spec.row_bytes()), std::byte{0xFF});
@@ -47,6 +48,10 @@ RefKvStore::RefKvStore(const KvLayout& layout) : layout_(layout) {
 
 int64_t RefKvStore::bytes() const {
   return layout_bytes(layout_);
+}
+
+std::vector<int64_t> RefKvStore::saturated() const {
+  return {saturated_.get(), saturated_.get() + layers_.size()};
 }
 
 Features RefBackend::features() const {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "ops/backend.h"
@@ -35,12 +37,23 @@ class RefKvStore final : public KvStore {
  public:
   explicit RefKvStore(const KvLayout& layout);
   int64_t bytes() const override;
-  const KvLayout& layout() const { return layout_; }
+  std::vector<int64_t> saturated() const override;
+  void add_saturated(int layer, int64_t count) { saturated_[static_cast<size_t>(layer)] += count; }
+  const CacheSpec& spec(int layer) const { return layout_.layers[static_cast<size_t>(layer)]; }
 
   template <KvRole R>
   KvWriter<R> writer(int layer) {
     Layer& at = layers_[static_cast<size_t>(layer)];
     return {at.bytes[at.place<R>()].data(), at.extents, at.stored, at.scale[at.place<R>()]};
+  }
+  /// A head's numbers as a write and a read would leave them; the cache stays as it is.
+  template <KvRole R>
+  void round(int layer, int head, std::span<float> numbers) const {
+    const Layer& at = layers_[static_cast<size_t>(layer)];
+    const KvExtents one{1, at.extents.kv_heads, at.extents.head_dim};
+    std::vector<std::byte> bytes(static_cast<size_t>(one.kv_heads * one.head_dim) * sizeof(float));
+    KvWriter<R>(bytes.data(), one, at.stored, at.scale[at.place<R>()]).write(0, head, numbers);
+    KvReader<R>(bytes.data(), one, at.stored, at.scale[at.place<R>()]).read(0, head, numbers);
   }
   template <KvRole R>
   KvReader<R> reader(int layer) const {
@@ -52,7 +65,7 @@ class RefKvStore final : public KvStore {
   struct Layer {
     KvExtents extents;
     CodecId stored = CodecId::kF32;
-    float scale[2] = {1, 1};          // by KvRole
+    KvScale scale[2] = {1, 1};        // by KvRole
     std::vector<std::byte> bytes[2];  // by KvRole
     bool one_row = false;             // values are the keys
 
@@ -63,6 +76,7 @@ class RefKvStore final : public KvStore {
   };
   KvLayout layout_;
   std::vector<Layer> layers_;
+  std::unique_ptr<std::atomic<int64_t>[]> saturated_;  // by layer
 };
 
 /// Makes RefOps: the definition that every other backend is compared with. Packing keeps codes as they are.

@@ -208,6 +208,7 @@ void RefOps::cache_write(Array x, const Heads& heads, const AttnLayer& layer, Kv
         }
       }
     }
+    kv_.add_saturated(layer.layer, writer.saturated());
   };
   if (role == KvRole::kKey) {
     write_all(kv_.writer<KvRole::kKey>(layer.layer));
@@ -232,6 +233,26 @@ void RefOps::cache_read(const AttnLayer& layer, KvRole role, const CacheRange& r
   }
 }
 
+FreshRows RefOps::fresh_rows(const AttnLayer& layer) const {
+  return kv_.spec(layer.layer).fresh;
+}
+
+void RefOps::cache_round(Array x, const Heads& heads, const AttnLayer& layer, KvRole role) {
+  std::vector<float> rounded(static_cast<size_t>(heads.width));
+  for (int64_t row = 0; row < at(x).rows; ++row) {
+    for (int head = 0; head < heads.count; ++head) {
+      double* values = at(x).row(row) + heads.first + int64_t{head} * heads.width;
+      std::transform(values, values + heads.width, rounded.begin(), [](double v) { return static_cast<float>(v); });
+      if (role == KvRole::kKey) {
+        kv_.round<KvRole::kKey>(layer.layer, head, rounded);
+      } else {
+        kv_.round<KvRole::kValue>(layer.layer, head, rounded);
+      }
+      std::copy(rounded.begin(), rounded.end(), values);
+    }
+  }
+}
+
 void RefOps::dot_rows(const Cell& cell, Array keys, int64_t begin, int64_t end, float factor, Array scores) {
   const double* query = at(cell.array).row(cell.row) + cell.first;
   for (int64_t key = begin; key < end; ++key) {
@@ -250,6 +271,31 @@ void RefOps::softmax(Array scores, const PackedVector* sinks, int head) {
   double sum = std::exp(sink - largest);
   for (double& value : values) sum += value = std::exp(value - largest);
   for (double& value : values) value /= sum;
+}
+
+void RefOps::part_softmax(Array scores, const Cell& lse) {
+  std::vector<double>& values = at(scores).values;
+  const double largest = *std::max_element(values.begin(), values.end());
+  double sum = 0;
+  for (double& value : values) sum += value = std::exp(value - largest);
+  for (double& value : values) value /= sum;
+  at(lse.array).row(lse.row)[lse.first] = largest + std::log(sum);
+}
+
+void RefOps::merge_parts(Array parts, Array lse, const PackedVector* sinks, int head, const Cell& cell) {
+  const std::vector<double>& logs = at(lse).values;
+  double largest = *std::max_element(logs.begin(), logs.end());
+  double sink = -std::numeric_limits<double>::infinity();
+  if (sinks != nullptr) sink = double{numbers_of(*sinks)[static_cast<size_t>(head)]};
+  largest = std::max(largest, sink);
+  double sum = std::exp(sink - largest);
+  for (double log : logs) sum += std::exp(log - largest);
+  double* out = at(cell.array).row(cell.row) + cell.first;
+  std::fill(out, out + at(parts).cols, 0.0);
+  for (int64_t part = 0; part < at(parts).rows; ++part) {
+    const double weight = std::exp(logs[static_cast<size_t>(part)] - largest) / sum;
+    for (int64_t i = 0; i < at(parts).cols; ++i) out[i] += weight * at(parts).row(part)[i];
+  }
 }
 
 void RefOps::mix_rows(Array weights, Array values, int64_t begin, int64_t end, const Cell& cell) {

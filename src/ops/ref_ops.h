@@ -35,8 +35,12 @@ class RefOps final : public ComposedOps {
   void squash(Array x, float cap) override;
   void cache_write(Array x, const Heads& heads, const AttnLayer& layer, KvRole role) override;
   void cache_read(const AttnLayer& layer, KvRole role, const CacheRange& range, Array out) override;
+  FreshRows fresh_rows(const AttnLayer& layer) const override;
+  void cache_round(Array x, const Heads& heads, const AttnLayer& layer, KvRole role) override;
   void dot_rows(const Cell& cell, Array keys, int64_t begin, int64_t end, float factor, Array scores) override;
   void softmax(Array scores, const PackedVector* sinks, int head) override;
+  void part_softmax(Array scores, const Cell& lse) override;
+  void merge_parts(Array parts, Array lse, const PackedVector* sinks, int head, const Cell& cell) override;
   void mix_rows(Array weights, Array values, int64_t begin, int64_t end, const Cell& cell) override;
   std::vector<float> download(Array x) const override;
   std::vector<float> download(const PackedVector& vector) const override;

@@ -57,9 +57,25 @@ struct ServerMetrics::Mirror {
     Gauge *held, *cached, *free;
   };
   std::vector<ClassBlocks> class_blocks;
+  std::vector<Counter*> saturated;  // by layer
+  std::vector<int64_t> saturated_seen;
+
+  void add_saturated(MetricRegistry& registry, const MetricLabels& labels) {
+    for (size_t layer = 0; layer < model->engine->stats().kv_saturated.size(); ++layer) {
+      MetricLabels with_layer = labels;
+      with_layer.emplace_back("layer", std::to_string(layer));
+      saturated.push_back(&registry.counter(
+          "vernier_kv_saturated_total", "Numbers too large for the cache's type, stored as its largest.", with_layer));
+    }
+    saturated_seen.assign(saturated.size(), 0);
+  }
 
   void refresh() {
     const EngineStats stats = model->engine->stats();
+    for (size_t layer = 0; layer < std::min(saturated.size(), stats.kv_saturated.size()); ++layer) {
+      saturated[layer]->add(static_cast<double>(stats.kv_saturated[layer] - saturated_seen[layer]));
+      saturated_seen[layer] = stats.kv_saturated[layer];
+    }
     for (Follower& follower : followers) {
       const int64_t total = stats.*follower.total;
       if (total > follower.seen) follower.counter->add(static_cast<double>(total - follower.seen));
@@ -121,6 +137,7 @@ ServerMetrics::ServerMetrics(MetricRegistry& registry, const ServedModel& model,
     };
     mirror.class_blocks.push_back({blocks("held"), blocks("cached"), blocks("free")});
   }
+  mirror.add_saturated(registry, labels);
   auto follow = [&](std::string_view name, std::string_view help, int64_t EngineStats::*total) {
     mirror.followers.push_back({counter(name, help), total});
   };

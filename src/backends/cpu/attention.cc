@@ -76,7 +76,28 @@ Attention::Call Attention::cached_call(const AttnLayer& layer, CpuKvStore& kv, f
           spec.heads / spec.kv_heads,
           (spec.head_dim + kernels_.lanes - 1) / kernels_.lanes * kernels_.lanes,
           spec.sinks ? CpuVector::numbers(layer.sinks.get(), spec.heads) : nullptr,
-          out};
+          out,
+          make_fresh(spec, kv, layer.layer)};
+}
+
+FreshView Attention::make_fresh(const AttnSpec& spec, const CpuKvStore& kv, int layer) {
+  FreshView fresh;
+  if (kv.spec(layer).fresh == FreshRows::kStored) return fresh;
+  const int64_t numbers = step_->rows() * spec.kv_cols();
+  const KvExtents extents{static_cast<int32_t>(step_->rows()), spec.kv_heads, spec.head_dim};
+  auto bytes = [numbers](FloatBuffer& buffer) { return reinterpret_cast<std::byte*>(buffer.reserve(numbers)); };
+  fresh.keys = {bytes(fresh_keys_), CodecId::kF32, kv.keys(layer).scales, extents};
+  fresh.values = {bytes(fresh_values_), CodecId::kF32, kv.values(layer).scales, extents};
+  return fresh;
+}
+
+FreshView Attention::fresh_of(const Call& call, int32_t sequence) const {
+  FreshView fresh = call.fresh;
+  if (fresh.keys.codes == nullptr) return fresh;
+  const SequenceRows& rows = step_->sequences[static_cast<size_t>(sequence)];
+  fresh.position = rows.first_position;
+  fresh.row = rows.first_row;
+  return fresh;
 }
 
 Attention::Call Attention::whole_call(const AttnLayer& layer, float* out) {
@@ -86,6 +107,7 @@ Attention::Call Attention::whole_call(const AttnLayer& layer, float* out) {
   whole_.slots.resize(static_cast<size_t>(rows));
   std::iota(whole_.slots.begin(), whole_.slots.end(), 0);
   whole_.block.assign(1, 0);
+  whole_.scales.assign(static_cast<size_t>(spec.kv_heads), 1.0f);
   whole_.begin.assign(step_->sequences.size(), 0);
   whole_.first_position.clear();
   for (const SequenceRows& sequence : step_->sequences) {
@@ -99,8 +121,8 @@ Attention::Call Attention::whole_call(const AttnLayer& layer, float* out) {
   return {layer,
           whole_.table,
           whole_.slots.data(),
-          {bytes(whole_.keys), CodecId::kF32, 1, extents},
-          {bytes(whole_.values), CodecId::kF32, 1, extents},
+          {bytes(whole_.keys), CodecId::kF32, whole_.scales.data(), extents},
+          {bytes(whole_.values), CodecId::kF32, whole_.scales.data(), extents},
           spec.heads / spec.kv_heads,
           (spec.head_dim + kernels_.lanes - 1) / kernels_.lanes * kernels_.lanes,
           nullptr,
@@ -161,7 +183,7 @@ void Attention::prepare(const Call& call, CpuKvStore& kv, const float* qkv) {
   task.kv_heads = spec.kv_heads;
   task.head_dim = spec.head_dim;
   task.padded_dim = call.padded_dim;
-  task.query_scale = spec.scale * call.keys.scale;
+  task.query_scale = spec.scale;
   if (spec.rope.dim > 0) {
     const RopeRows::Table& rope = rope_.table(spec.rope, pool_);
     task.rope_pairs = rope.pairs;
@@ -178,11 +200,13 @@ void Attention::prepare(const Call& call, CpuKvStore& kv, const float* qkv) {
   task.queries = queries_.reserve(step_->rows() * spec.heads * call.padded_dim);
   task.keys = call.keys;
   task.values = call.values;
+  task.fresh = call.fresh;
+  task.fresh_is_read = spec.causal && kv.spec(call.layer.layer).fresh == FreshRows::kRoundTrip;
   int rows = static_cast<int>(step_->rows());
   pool_.parallel_for((rows + kPrepareRows - 1) / kPrepareRows, [&](int chunk) {
     int first = chunk * kPrepareRows;
     int64_t saturated = kernels_.prepare(task, first, std::min(rows, first + kPrepareRows));
-    if (saturated > 0) kv.add_saturated(saturated);
+    if (saturated > 0 && spec.causal) kv.add_saturated(call.layer.layer, saturated);
   });
 }
 
@@ -261,6 +285,7 @@ void Attention::run_range(const Call& call, int32_t index, int thread) {
   task.pages = pages(call.table, range.sequence);
   task.keys = call.keys;
   task.values = call.values;
+  task.fresh = fresh_of(call, range.sequence);
   task.out = partials_[static_cast<size_t>(index)];
   task.scratch = scratch_[static_cast<size_t>(thread)].data();
   kernels_.decode(task);
@@ -278,7 +303,8 @@ void Attention::merge(const Call& call, const Group& group) {
   task.head_dim = spec.head_dim;
   task.padded_dim = call.padded_dim;
   task.sinks = call.sinks != nullptr ? call.sinks + first_head : nullptr;
-  task.value_scale = call.values.scale;
+  task.kv_head = group.kv_head;
+  task.values = call.values;
   task.out = call.out + (int64_t{group.row} * spec.heads + first_head) * spec.head_dim;
   kernels_.merge(task);
 }
@@ -302,6 +328,7 @@ void Attention::run_tile(const Call& call, const Tile& tile, int thread) {
   task.pages = pages(call.table, tile.sequence);
   task.keys = call.keys;
   task.values = call.values;
+  task.fresh = fresh_of(call, tile.sequence);
   task.out = call.out + int64_t{tile.row} * spec.heads * spec.head_dim;
   task.scratch = scratch_[static_cast<size_t>(thread)].data();
   kernels_.prefill(task);

@@ -62,10 +62,14 @@ class Attention {
     int padded_dim;
     const float* sinks;
     float* out;
+    FreshView fresh = {};  // of all sequences; position and row are each one's own
   };
 
   Call cached_call(const AttnLayer& layer, CpuKvStore& kv, float* out);
   Call whole_call(const AttnLayer& layer, float* out);
+  /// Room for the step's own keys and values, where the layer reads these beside the cache.
+  FreshView make_fresh(const AttnSpec& spec, const CpuKvStore& kv, int layer);
+  FreshView fresh_of(const Call& call, int32_t sequence) const;
   void run_tasks(const Call& call);
   const int64_t* find_slots(const CacheTable& table, int cache_class);
   void prepare(const Call& call, CpuKvStore& kv, const float* qkv);
@@ -94,10 +98,12 @@ class Attention {
     std::vector<int64_t> slots;           // [rows]
     std::vector<int32_t> block;           // [1]
     std::vector<int32_t> begin;           // [sequences]
+    std::vector<float> scales;            // [kv_heads] of ones
     std::vector<int32_t> first_position;  // [sequences] such that position 0 lies at the sequence's first row
     FloatBuffer keys, values;
   };
   WholeStep whole_;
+  FloatBuffer fresh_keys_, fresh_values_;  // [kv_head, row, head_dim] each
 
   std::vector<Tile> tiles_;
   std::vector<Range> ranges_;

@@ -47,21 +47,33 @@ Result<std::unique_ptr<CpuKvStore>> CpuKvStore::make(const KvLayout& layout) {
   std::memset(next, 0xFF, static_cast<size_t>(physical_bytes));  // a NaN of every stored type
 #endif
   std::unique_ptr<CpuKvStore> store(new CpuKvStore(std::move(memory), layout_bytes(layout), layout.block_tokens));
+  store->saturated_ = std::make_unique<std::atomic<int64_t>[]>(layout.layers.size());
+  size_t heads = 0;
+  for (const CacheSpec& spec : layout.layers) heads += static_cast<size_t>(spec.kv_heads);
+  store->scales_.reserve(2 * heads);  // views point into it
+  auto keep = [&scales = store->scales_](const KvScale& scale, int kv_heads) {
+    for (int head = 0; head < kv_heads; ++head) scales.push_back(scale.of(head));
+    return scales.data() + scales.size() - kv_heads;
+  };
   for (const CacheSpec& spec : layout.layers) {
     KvExtents extents{layout.block_tokens, spec.kv_heads, spec.head_dim};
-    bool scaled = spec.stored == CodecId::kE4M3Tensor;
     int64_t step = round_up(pool_bytes(layout, spec));
-    KvView<KvRole::kKey> keys{next, spec.stored, scaled ? spec.k_scale.value_or(1) : 1, extents};
-    KvView<KvRole::kValue> values{next + step, spec.stored, scaled ? spec.v_scale.value_or(1) : 1, extents};
-    next += 2 * step;
-    if (spec.kind == CacheKind::kLatent) {
-      next -= step;
-      values.codes = keys.codes;
-      values.scale = keys.scale;
-    }
+    KvView<KvRole::kKey> keys{next, spec.stored, keep(spec.key_scale(), spec.kv_heads), extents};
+    const bool one_row = spec.kind == CacheKind::kLatent;
+    if (!one_row) next += step;
+    KvView<KvRole::kValue> values{next, spec.stored, keep(spec.value_scale(), spec.kv_heads), extents};
+    next += step;
     store->layers_.push_back({spec, keys, values});
   }
   return store;
+}
+
+std::vector<int64_t> CpuKvStore::saturated() const {
+  std::vector<int64_t> counts;
+  for (size_t layer = 0; layer < layers_.size(); ++layer) {
+    counts.push_back(saturated_[layer].load(std::memory_order_relaxed));
+  }
+  return counts;
 }
 
 }  // namespace vernier

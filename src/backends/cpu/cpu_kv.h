@@ -23,9 +23,8 @@ class CpuKvStore final : public KvStore {
   KvView<KvRole::kKey> keys(int layer) const { return layers_[static_cast<size_t>(layer)].keys; }
   KvView<KvRole::kValue> values(int layer) const { return layers_[static_cast<size_t>(layer)].values; }
 
-  /// Numbers that were too large for the stored type and were written as its largest.
-  int64_t saturated() const { return saturated_.load(std::memory_order_relaxed); }
-  void add_saturated(int64_t count) { saturated_.fetch_add(count, std::memory_order_relaxed); }
+  std::vector<int64_t> saturated() const override;
+  void add_saturated(int layer, int64_t count) { saturated_[layer].fetch_add(count, std::memory_order_relaxed); }
 
  private:
   struct Layer {
@@ -41,7 +40,8 @@ class CpuKvStore final : public KvStore {
   int64_t bytes_;
   int32_t block_tokens_;
   std::vector<Layer> layers_;
-  std::atomic<int64_t> saturated_{0};
+  std::vector<float> scales_;                          // of each layer [kv_heads] of keys, then of values
+  std::unique_ptr<std::atomic<int64_t>[]> saturated_;  // by layer
 };
 
 }  // namespace vernier

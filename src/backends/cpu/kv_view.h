@@ -7,13 +7,13 @@
 
 namespace vernier {
 
-/// One layer's keys (or values) as a kernel is handed them: codes, stored type, scale and extents as one value. Keys
+/// One layer's keys (or values) as a kernel is handed them: codes, stored type, scales and extents as one value. Keys
 /// and values are different types. Owns nothing; lives no longer than its store.
 template <KvRole R>
 struct KvView {
   std::byte* codes = nullptr;
   CodecId stored = CodecId::kF16;
-  float scale = 1;  ///< read = stored * scale; 1 for a type without scales
+  const float* scales = nullptr;  ///< [kv_heads] read = stored * scale; 1 for a type without scales
   KvExtents extents;
 };
 

@@ -19,6 +19,7 @@ constexpr int32_t kBlockTokens = 8;
 struct Shape {
   CodecId weights = CodecId::kQ4_1;
   CodecId stored = CodecId::kF16;
+  FreshRows fresh = FreshRows::kStored;
   Numerics numerics = Numerics::kFast;
   AttnSpec spec;
   int hidden = 64;
@@ -60,6 +61,16 @@ class Layer {
     cache.head_dim = shape_.spec.head_dim;
     cache.window = shape_.spec.window;
     cache.stored = shape_.stored;
+    cache.fresh = shape_.fresh;
+    if (has_cache_scale(shape_.stored)) {
+      std::vector<float> k, v;
+      for (int head = 0; head < cache.kv_heads; ++head) {
+        k.push_back(0.013f * static_cast<float>(3 + head));
+        v.push_back(0.021f / static_cast<float>(1 + head));
+      }
+      cache.k_scale = KvScale::make(k, "test").value();
+      cache.v_scale = KvScale::make(v, "test").value();
+    }
     layout.layers = {cache};
     layout.class_blocks = {kBlocks * count};
     layout.block_tokens = kBlockTokens;
@@ -225,8 +236,12 @@ TEST(CpuRowBits, OfEveryKindOfAttention) {
     spec.soft_cap = static_cast<float>(pick({0, 0, 20}));
     spec.sinks = pick({0, 0, 1}) == 1;
     spec.rope.dim = spec.head_dim;
-    constexpr CodecId kStored[] = {CodecId::kF32, CodecId::kF16, CodecId::kBF16};
-    shape.stored = kStored[pick({0, 1, 2})];
+    constexpr CodecId kStored[] = {CodecId::kF32, CodecId::kF16, CodecId::kBF16, CodecId::kE4M3Tensor,
+                                   CodecId::kE5M2Tensor};
+    shape.stored = kStored[pick({0, 1, 2, 3, 3, 4})];
+    // A step's own rows may be met as they were computed only where the cache would not change them.
+    const bool exact = shape.stored == CodecId::kF32;
+    shape.fresh = pick({0, 1}) == 0 ? FreshRows::kStored : exact ? FreshRows::kComputed : FreshRows::kRoundTrip;
     expect_rows_as_alone(shape, 6, seed);
     if (HasFatalFailure())
       FAIL() << "heads " << spec.heads << '/' << spec.kv_heads << " dim " << spec.head_dim << " window "

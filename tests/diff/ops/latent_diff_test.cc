@@ -141,12 +141,11 @@ LatentLayer layer_of(const LatentCase& of, OpBench& bench) {
 }
 
 /// All tokens of one sequence, `each` of them in a step. Inputs hold queries and rows side by side.
-std::vector<float> run(Backend& backend, const LatentCase& of, int each) {
-  CacheSpec cache;
+std::vector<float> run(Backend& backend, const LatentCase& of, int each, const CacheSpec& like = {}) {
+  CacheSpec cache = like;
   cache.kind = CacheKind::kLatent;
   cache.kv_heads = 1;
   cache.head_dim = of.spec.row_dim();
-  cache.stored = CodecId::kF32;
   OpBench queries(backend, cache, {});
   const LatentLayer layer = layer_of(of, queries);
   const Numbers numbers(of);
@@ -170,6 +169,12 @@ std::vector<float> run(Backend& backend, const LatentCase& of, int each) {
   return out;
 }
 
+CacheSpec cache_of(CodecId stored) {
+  CacheSpec cache;
+  cache.stored = stored;
+  return cache;
+}
+
 class LatentDiff : public ::testing::TestWithParam<std::tuple<BackendCase, LatentCase>> {};
 
 // OPS-3, OPS-7: attention over compressed rows is the usual one over the keys and values that they stand for, for any
@@ -180,7 +185,29 @@ TEST_P(LatentDiff, EqualsAttentionOverExpandedRows) {
   ASSERT_TRUE(backend.ok()) << backend.error().to_string();
   const std::vector<float> expected = defined(latent);
   for (int each : {1, 3, 8, kTokens}) {
-    EXPECT_LE(relative_error(run(**backend, latent, each), expected), 2e-6) << each << " rows a step";
+    EXPECT_LE(relative_error(run(**backend, latent, each, cache_of(CodecId::kF32)), expected), 2e-6)
+        << each << " rows a step";
+  }
+}
+
+// OPS-5, OPS-12: a row is stored once, under the scale of keys, and is key and value; the scale of values acts on
+// nothing.
+TEST_P(LatentDiff, AStoredRowHasOneScale) {
+  const auto& [of, latent] = GetParam();
+  auto backend = of.make();
+  ASSERT_TRUE(backend.ok()) << backend.error().to_string();
+  RefBackend reference;
+  for (FreshRows fresh : {FreshRows::kStored, FreshRows::kComputed, FreshRows::kRoundTrip}) {
+    CacheSpec cache = cache_of(CodecId::kE4M3Tensor);
+    cache.fresh = fresh;
+    cache.k_scale = 0.013f;
+    for (int each : {1, 5, kTokens}) {
+      const std::vector<float> right = run(reference, latent, each, cache);
+      EXPECT_LE(relative_error(run(**backend, latent, each, cache), right), 0.02) << each << " rows a step";
+      CacheSpec other = cache;
+      other.v_scale = 5.0f;
+      EXPECT_EQ(run(**backend, latent, each, other), run(**backend, latent, each, cache));
+    }
   }
 }
 

@@ -136,6 +136,45 @@ TEST(EndToEnd, ChunksDoNotChangeWhatIsGenerated) {
   }
 }
 
+// ENGINE-11: a request behind the cached blocks of another answers as alone, with an FP8 cache and on either way to
+// read it.
+TEST(EndToEnd, ACachedPrefixDoesNotChangeLogits) {
+  testing::TempFolder folder;
+  const std::string ids =
+      folder.write("ids.json", "[[11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26]]");
+  for (const char* model : {"kv-llama", "kv-gpt-oss-window"}) {
+    std::string written[3];
+    const char* ways[] = {"--attention paged --chunk 64", "--attention paged --cached 9 --chunk 5",
+                          "--attention split-roundtrip --cached 9"};
+    for (size_t i = 0; i < 3; ++i) {
+      const std::string out = folder.path("out.safetensors");
+      const Outcome outcome = vernier("logits --json " + tiny_model(model) + " --ids " + ids + " --out " + out +
+                                      " --generate 4 --kv-cache-dtype fp8 " + ways[i]);
+      ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+      EXPECT_EQ(nlohmann::json::parse(outcome.output).at("cached_tokens"), i == 0 ? 0 : 9) << model;
+      written[i] = bytes_of(out);
+    }
+    EXPECT_EQ(written[1], written[0]) << model;
+    EXPECT_EQ(written[2], written[0]) << model;
+  }
+}
+
+TEST(EndToEnd, ExplainAndInspectShowEachCacheScaleWithItsOrigin) {
+  const std::string model = tiny_model("kv-gemma3-window");
+  for (const std::string& command : {"explain " + model, "inspect " + model}) {
+    const Outcome outcome = vernier(command);
+    ASSERT_EQ(outcome.exit_code, 0);
+    EXPECT_NE(outcome.output.find("fp8_e4m3"), std::string::npos) << command;
+    EXPECT_NE(outcome.output.find("layers.1.self_attn.k_proj.k_scale"), std::string::npos) << command;
+    EXPECT_NE(outcome.output.find("layers.1.self_attn.v_proj.v_scale"), std::string::npos) << command;
+  }
+  const Outcome skipped = vernier("inspect --json " + model);
+  EXPECT_EQ(nlohmann::json::parse(skipped.output).at("cache").at("layers").at(0).at("stored"), "fp8_e4m3");
+  EXPECT_EQ(vernier("explain " + model + " --kv-scale-missing error").exit_code, 0);
+  EXPECT_EQ(vernier("explain " + tiny_model("llama") + " --kv-cache-dtype fp8 --kv-scale-missing error").exit_code, 2);
+  EXPECT_EQ(vernier("explain " + tiny_model("llama") + " --kv-cache-dtype int8").exit_code, 5);
+}
+
 TEST(EndToEnd, DoctorTellsAsJson) {
   const Outcome outcome = vernier("doctor --json");
   ASSERT_EQ(outcome.exit_code, 0);

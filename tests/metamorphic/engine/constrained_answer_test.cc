@@ -55,7 +55,8 @@ TEST(ConstrainedAnswer, NoSettingOfTheSamplerPassesTheGrammar) {
   GrammarCompiler compiler(bytes_vocabulary());
   auto grammar = compiler.compile({.kind = GrammarSpec::Kind::kRegex, .text = "[abc]{5,7}-[0-9]{3}"}).value();
   auto engine =
-      Engine::start(std::make_unique<DecoderStepRunner>(*backend, decoder, CodecId::kF32), {.context_tokens = 128})
+      Engine::start(std::make_unique<DecoderStepRunner>(*backend, decoder, cache_specs(decoder.spec(), CodecId::kF32)),
+                    {.context_tokens = 128})
           .value();
   std::vector<std::shared_ptr<GatheringSink>> sinks;
   for (const SamplingParams& settings : hostile_settings()) {

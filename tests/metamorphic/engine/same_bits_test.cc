@@ -29,7 +29,20 @@ struct Kind {
   const char* model;
   std::optional<CodecId> weights;  ///< none: as the checkpoint has them
   CodecId kv_type = CodecId::kF16;
+  FreshRows fresh = FreshRows::kStored;
 };
+
+/// Scales that are no powers of two, and differ from layer to layer.
+std::vector<CacheSpec> caches_of(const Decoder& decoder, const Kind& kind) {
+  std::vector<CacheSpec> caches = cache_specs(decoder.spec(), kind.kv_type);
+  for (CacheSpec& cache : caches) {
+    cache.fresh = kind.fresh;
+    if (!has_cache_scale(kind.kv_type)) continue;
+    cache.k_scale = 0.03f * static_cast<float>(1 + cache.layer);
+    cache.v_scale = 0.07f / static_cast<float>(1 + cache.layer);
+  }
+  return caches;
+}
 
 void PrintTo(const Kind& kind, std::ostream* out) {
   *out << kind.name;
@@ -115,13 +128,14 @@ class SameBits : public ::testing::TestWithParam<Kind> {
       auto engine = start(models_[0], {.context_tokens = 192, .max_sequences = 1, .prefix_cache = false});
       alone_.push_back(AnswerHash(*run(*engine, {request}).front()).value());
     }
-    for (const CacheSpec& layer : cache_specs(models_[0].decoder->spec(), GetParam().kv_type)) {
+    for (const CacheSpec& layer : caches_of(*models_[0].decoder, GetParam())) {
       token_bytes_ += layer.bytes_per_token();
     }
   }
 
   std::unique_ptr<Engine> start(Model& model, const EngineOptions& options) {
-    auto runner = std::make_unique<DecoderStepRunner>(*model.backend, *model.decoder, GetParam().kv_type);
+    auto runner =
+        std::make_unique<DecoderStepRunner>(*model.backend, *model.decoder, caches_of(*model.decoder, GetParam()));
     return Engine::start(std::move(runner), options).value();
   }
 
@@ -187,11 +201,14 @@ TEST_P(SameBits, BehindAnEarlierAnswer) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, SameBits,
-                         ::testing::Values(Kind{"llama_bf16", "llama", {}}, Kind{"llama_q4_1", "llama", CodecId::kQ4_1},
-                                           Kind{"gemma3_q8_0", "gemma3", CodecId::kQ8_0},
-                                           Kind{"mistral_bf16", "mistral", {}, CodecId::kBF16}),
-                         ::testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(
+    Models, SameBits,
+    ::testing::Values(Kind{"llama_bf16", "llama", {}}, Kind{"llama_q4_1", "llama", CodecId::kQ4_1},
+                      Kind{"gemma3_q8_0", "gemma3", CodecId::kQ8_0},
+                      Kind{"mistral_bf16", "mistral", {}, CodecId::kBF16},
+                      Kind{"gpt_oss_fp8_cache", "gpt-oss", {}, CodecId::kE4M3Tensor},
+                      Kind{"gemma3_fp8_cache_in_two_parts", "gemma3", {}, CodecId::kE4M3Tensor, FreshRows::kRoundTrip}),
+    ::testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace vernier

@@ -33,7 +33,8 @@ Model load(const std::string& name) {
 }
 
 std::unique_ptr<Engine> start(Model& model, const EngineOptions& options) {
-  auto runner = std::make_unique<DecoderStepRunner>(*model.backend, *model.decoder, CodecId::kF32);
+  auto runner = std::make_unique<DecoderStepRunner>(*model.backend, *model.decoder,
+                                                    cache_specs(model.decoder->spec(), CodecId::kF32));
   return Engine::start(std::move(runner), options).value();
 }
 

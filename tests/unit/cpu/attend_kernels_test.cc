@@ -41,12 +41,13 @@ float decode_number(CodecId stored, const std::byte* at) {
     return x;
   }
   if (stored == CodecId::kE4M3Tensor) return e4m3_to_f32(static_cast<uint8_t>(*at));
+  if (stored == CodecId::kE5M2Tensor) return e5m2_to_f32(static_cast<uint8_t>(*at));
   std::memcpy(&half, at, 2);
   return stored == CodecId::kF16 ? f16_to_f32(half) : bf16_to_f32(half);
 }
 
 size_t stored_size(CodecId stored) {
-  return stored == CodecId::kF32 ? 4 : stored == CodecId::kE4M3Tensor ? 1 : 2;
+  return stored == CodecId::kF32 ? 4 : has_cache_scale(stored) ? 1 : 2;
 }
 
 class Bench {
@@ -70,9 +71,26 @@ class Bench {
     key_bytes_.assign(numbers * stored_size(s_.stored), std::byte{0xFF});
     value_bytes_ = key_bytes_;
     padded_ = (s_.head_dim + k_.lanes - 1) / k_.lanes * k_.lanes;
-    keys_ = {key_bytes_.data(), s_.stored, has_scale() ? 0.3f : 1.0f, extents_};
-    values_ = {value_bytes_.data(), s_.stored, has_scale() ? 1.7f : 1.0f, extents_};
+    for (int head = 0; head < s_.kv_heads; ++head) {
+      const float own = static_cast<float>(1 + 0.45 * head);
+      key_scales_.push_back(has_scale() ? 0.3f * own : 1.0f);
+      value_scales_.push_back(has_scale() ? 1.7f / own : 1.0f);
+    }
+    keys_ = {key_bytes_.data(), s_.stored, key_scales_.data(), extents_};
+    values_ = {value_bytes_.data(), s_.stored, value_scales_.data(), extents_};
     fill();
+  }
+
+  /// A stored NaN among the keys, or the values, that every row sees makes every answer of its head a NaN.
+  void check_nan(bool of_values, std::byte code) {
+    std::vector<std::byte>& bytes = of_values ? value_bytes_ : key_bytes_;
+    const int64_t at = extents_.offset(slot(s_.first_position / 2), 0) + s_.head_dim / 2;
+    bytes[static_cast<size_t>(at)] = code;
+    for (const std::vector<float>& out : {run_prefill(), run_decode()}) {
+      const auto number = static_cast<size_t>(s_.head_dim / 2);
+      EXPECT_TRUE(std::isnan(out[number])) << name(k_.isa) << ' ' << out[number];
+      EXPECT_FALSE(std::isnan(out.back()));  // of another head
+    }
   }
 
   void check() {
@@ -84,7 +102,9 @@ class Bench {
   }
 
  private:
-  bool has_scale() const { return s_.stored == CodecId::kE4M3Tensor; }
+  bool has_scale() const { return has_cache_scale(s_.stored); }
+  /// Of what a kernel reads: queries come with its inverse, as `prepare` makes them.
+  float unit() const { return s_.stored == CodecId::kE4M3Tensor ? 0x1p-8f : 1.0f; }
   float normal(float width) { return std::normal_distribution<float>(0, width)(random_); }
   int64_t slot(int position) const {
     return int64_t{table_[static_cast<size_t>((position - pages_.first_position) / s_.block_tokens)]} *
@@ -113,7 +133,7 @@ class Bench {
     EXPECT_EQ(k_.prepare(task, 0, rows), 0);
     queries_.resize(static_cast<size_t>(s_.rows * s_.heads * padded_));
     for (int i = 0; i < s_.rows * s_.heads; ++i) {
-      for (int j = 0; j < s_.head_dim; ++j) queries_[static_cast<size_t>(i * padded_ + j)] = normal(0.7f);
+      for (int j = 0; j < s_.head_dim; ++j) queries_[static_cast<size_t>(i * padded_ + j)] = normal(0.7f) / unit();
     }
     for (int i = 0; i < s_.heads; ++i) sinks_.push_back(normal(2));
   }
@@ -135,7 +155,7 @@ class Bench {
           double score = 0, terms = 0;
           for (int i = 0; i < s_.head_dim; ++i) {
             double term = double{queries_[static_cast<size_t>((row * s_.heads + head) * padded_ + i)]} *
-                          number(key_bytes_, key, kv, i);
+                          number(key_bytes_, key, kv, i) * unit();
             score += term;
             terms += std::abs(term);
           }
@@ -151,7 +171,7 @@ class Bench {
           for (int key = oldest; key <= position; ++key) {
             total += std::exp(scores[static_cast<size_t>(key - oldest)] - most) * number(value_bytes_, key, kv, i);
           }
-          out.push_back(static_cast<float>(total / sum * values_.scale));
+          out.push_back(static_cast<float>(total / sum * values_.scales[kv]));
         }
       }
     }
@@ -229,7 +249,8 @@ class Bench {
         merge.head_dim = s_.head_dim;
         merge.padded_dim = padded_;
         merge.sinks = s_.sinks ? sinks_.data() + kv * s_.group() : nullptr;
-        merge.value_scale = values_.scale;
+        merge.kv_head = kv;
+        merge.values = values_;
         merge.out = out.data() + (row * s_.heads + kv * s_.group()) * s_.head_dim;
         k_.merge(merge);
       }
@@ -257,6 +278,7 @@ class Bench {
   std::vector<int32_t> table_;
   KvExtents extents_;
   std::vector<std::byte> key_bytes_, value_bytes_;
+  std::vector<float> key_scales_, value_scales_;
   KvView<KvRole::kKey> keys_;
   KvView<KvRole::kValue> values_;
   std::vector<float> queries_, sinks_;
@@ -282,10 +304,29 @@ TEST_P(AttendKernelsTest, AgreeWithFloat64OverRandomShapes) {
     scene.block_tokens = pick({1, 7, 16, 16, 32, 64});
     scene.soft_cap = static_cast<float>(pick({0, 0, 0, 5, 30}));
     scene.sinks = pick({0, 0, 1}) == 1;
-    constexpr CodecId kStored[] = {CodecId::kF32, CodecId::kF16, CodecId::kBF16, CodecId::kE4M3Tensor};
-    scene.stored = kStored[pick({0, 1, 1, 2, 3})];
+    constexpr CodecId kStored[] = {CodecId::kF32, CodecId::kF16, CodecId::kBF16, CodecId::kE4M3Tensor,
+                                   CodecId::kE5M2Tensor};
+    scene.stored = kStored[pick({0, 1, 1, 2, 3, 3, 4})];
     Bench(scene, *kernels_of(GetParam()), static_cast<uint32_t>(round)).check();
     if (HasFailure()) break;
+  }
+}
+
+// CPU-5: 0x7F and 0xFF are NaN, though a kernel may read them as 480 on the way.
+TEST_P(AttendKernelsTest, AStoredNanStaysNan) {
+  for (int head_dim : {10, 64, 80}) {
+    for (bool of_values : {false, true}) {
+      for (auto [stored, code] :
+           {std::pair{CodecId::kE4M3Tensor, 0x7F}, {CodecId::kE4M3Tensor, 0xFF}, {CodecId::kE5M2Tensor, 0x7E}}) {
+        Scene scene;
+        scene.heads = scene.kv_heads = 2;
+        scene.head_dim = head_dim;
+        scene.rows = 2;
+        scene.first_position = 300;
+        scene.stored = stored;
+        Bench(scene, *kernels_of(GetParam()), 5).check_nan(of_values, static_cast<std::byte>(code));
+      }
+    }
   }
 }
 
@@ -307,7 +348,7 @@ TEST_P(AttendKernelsTest, WritesStoreWhatTheWriterStores) {
                                 460.0f, -464.1f, 3.39e38f, inf,      -inf,     NAN,       0.0009f, 1e-40f};
   std::mt19937 random(3);
   std::normal_distribution<float> normal(0, 30);
-  for (CodecId stored : {CodecId::kF32, CodecId::kF16, CodecId::kBF16, CodecId::kE4M3Tensor}) {
+  for (CodecId stored : {CodecId::kF32, CodecId::kF16, CodecId::kBF16, CodecId::kE4M3Tensor, CodecId::kE5M2Tensor}) {
     constexpr int kDim = 26;  // no whole vectors
     std::vector<float> qkv(3 * kDim);
     for (float& x : qkv) x = normal(random);
@@ -315,8 +356,7 @@ TEST_P(AttendKernelsTest, WritesStoreWhatTheWriterStores) {
     KvExtents extents{4, 1, kDim};
     size_t bytes = 4 * kDim * stored_size(stored);
     std::vector<std::byte> keys(bytes), values(bytes), expected_keys(bytes), expected_values(bytes);
-    float k_scale = stored == CodecId::kE4M3Tensor ? 0.3f : 1.0f,
-          v_scale = stored == CodecId::kE4M3Tensor ? 1.7f : 1.0f;
+    float k_scale = has_cache_scale(stored) ? 0.3f : 1.0f, v_scale = has_cache_scale(stored) ? 1.7f : 1.0f;
     std::vector<float> queries(64);
     const int64_t slot = 2;
     PrepareTask task;
@@ -326,8 +366,8 @@ TEST_P(AttendKernelsTest, WritesStoreWhatTheWriterStores) {
     task.padded_dim = (kDim + kernels.lanes - 1) / kernels.lanes * kernels.lanes;
     task.slots = &slot;
     task.queries = queries.data();
-    task.keys = {keys.data(), stored, k_scale, extents};
-    task.values = {values.data(), stored, v_scale, extents};
+    task.keys = {keys.data(), stored, &k_scale, extents};
+    task.values = {values.data(), stored, &v_scale, extents};
     int64_t saturated = kernels.prepare(task, 0, 1);
     KvWriter<KvRole::kKey> key_writer(expected_keys.data(), extents, stored, k_scale);
     KvWriter<KvRole::kValue> value_writer(expected_values.data(), extents, stored, v_scale);

@@ -13,10 +13,10 @@ using KeyWriter = KvWriter<KvRole::kKey>;
 using KeyReader = KvReader<KvRole::kKey>;
 
 constexpr KvExtents kExtents{.block_tokens = 4, .kv_heads = 3, .head_dim = 5};
-constexpr CodecId kTypes[] = {CodecId::kF32, CodecId::kF16, CodecId::kBF16, CodecId::kE4M3Tensor};
+constexpr CodecId kTypes[] = {CodecId::kF32, CodecId::kF16, CodecId::kBF16, CodecId::kE4M3Tensor, CodecId::kE5M2Tensor};
 
 size_t number_bytes(CodecId stored) {
-  return stored == CodecId::kF32 ? 4 : stored == CodecId::kE4M3Tensor ? 1 : 2;
+  return stored == CodecId::kF32 ? 4 : has_cache_scale(stored) ? 1 : 2;
 }
 
 /// Two blocks, full of a pattern that is NaN in every type.
@@ -94,6 +94,36 @@ TEST(KvAccess, KeysAndValuesHaveScalesOfTheirOwn) {
   EXPECT_NEAR(found[1], -0.77f, 0.77f / 16);
 }
 
+TEST(KvAccess, EachHeadHasItsOwnScale) {
+  const KvScale scales = KvScale::make({0.3f, 1.7f, 0.06f}, "test").value();
+  for (CodecId stored : {CodecId::kE4M3Tensor, CodecId::kE5M2Tensor}) {
+    std::vector<std::byte> bytes = poisoned(stored);
+    KeyWriter writer(bytes.data(), kExtents, stored, scales);
+    KeyReader reader(bytes.data(), kExtents, stored, scales);
+    std::vector<float> found(5);
+    for (int head = 0; head < 3; ++head) {
+      const std::vector<float> numbers = {3.1f, -0.77f, 1.3f, -2.9f, 0.6f};
+      writer.write(6, head, numbers);
+      reader.read(6, head, found);
+      for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(found[i], numbers[i], std::abs(numbers[i]) / 8) << head;
+      KeyWriter one(bytes.data(), kExtents, stored, scales.of(head));
+      std::vector<float> alone(5);
+      one.write(6, head, numbers);
+      KeyReader(bytes.data(), kExtents, stored, scales.of(head)).read(6, head, alone);
+      EXPECT_EQ(found, alone) << head;
+    }
+  }
+}
+
+TEST(KvScale, HoldsOnlyNumbersThatAreScales) {
+  for (float bad : {0.0f, -1.0f, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    const auto refused = KvScale::make({0.3f, bad}, "layers.3.k_scale");
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("layers.3.k_scale"), std::string::npos);
+  }
+  EXPECT_FALSE(KvScale::make({}, "none").ok());
+}
+
 TEST(KvAccess, AScaleActsOnlyWhereTheStoredTypeHasOne) {
   for (CodecId stored : {CodecId::kF32, CodecId::kF16, CodecId::kBF16}) {
     std::vector<std::byte> with = poisoned(stored);
@@ -118,6 +148,7 @@ TEST(KvAccess, SaturatesAndCountsEachNumberThatDid) {
     float largest;  ///< as read back
   };
   for (auto [stored, scale, largest] : {Case{CodecId::kE4M3Tensor, 0.6f, 448.0f * 0.6f},
+                                        {CodecId::kE5M2Tensor, 0.6f, 57344.0f * 0.6f},
                                         {CodecId::kF16, 0.6f, 65504.0f},
                                         {CodecId::kBF16, 0.6f, 0x1.FEp127f}}) {
     std::vector<std::byte> bytes = poisoned(stored);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "backends/cpu/cpu_isa.h"
 #include "backends/cpu/kv_view.h"
@@ -14,6 +15,15 @@ inline constexpr int kDecodeRangeKeys = 256;
 inline constexpr int kTileQueries = 96;
 inline constexpr int kMaxHeadDim = 1024;
 
+/// A step's own keys and values beside the cache, as float32 in the cache's units: number / scale. Row r of the step is
+/// slot r. `position` says from where on a sequence's keys are read here, `row` which slot that position is.
+struct FreshView {
+  KvView<KvRole::kKey> keys;
+  KvView<KvRole::kValue> values;
+  int position = std::numeric_limits<int>::max();
+  int row = 0;
+};
+
 /// Rows [first_row, end_row) of the step: qk-norm, rope and scale of queries to `queries`, norm and rope of keys and
 /// the values to the cache.
 struct PrepareTask {
@@ -22,7 +32,7 @@ struct PrepareTask {
   int kv_heads = 0;
   int head_dim = 0;
   int padded_dim = 0;              ///< of `queries`; the pad is zero
-  float query_scale = 1;           ///< the spec's scale and the key's stored scale
+  float query_scale = 1;           ///< the spec's; the key's own joins it
   const float* cosines = nullptr;  ///< [rows, rope_pairs]
   const float* sines = nullptr;    ///< [rows, rope_pairs]
   int rope_pairs = 0;              ///< 0: no rope
@@ -33,6 +43,8 @@ struct PrepareTask {
   float* queries = nullptr;        ///< [rows, heads, padded_dim]
   KvView<KvRole::kKey> keys;
   KvView<KvRole::kValue> values;
+  FreshView fresh;             ///< written too where it has codes
+  bool fresh_is_read = false;  ///< back from the cache, not as computed
 };
 
 /// What of its softmax a group's partial result keeps, for each query: a / e^max summed.
@@ -55,6 +67,7 @@ struct DecodeTask {
   KvPages pages;
   KvView<KvRole::kKey> keys;
   KvView<KvRole::kValue> values;
+  FreshView fresh;
   Partials out;
   float* scratch = nullptr;  ///< decode_scratch_floats
 };
@@ -77,6 +90,7 @@ struct PrefillTask {
   KvPages pages;
   KvView<KvRole::kKey> keys;
   KvView<KvRole::kValue> values;
+  FreshView fresh;
   float* out = nullptr;      ///< of the first row, [rows, heads * head_dim]
   float* scratch = nullptr;  ///< prefill_scratch_floats
 };
@@ -89,8 +103,9 @@ struct MergeTask {
   int head_dim = 0;
   int padded_dim = 0;
   const float* sinks = nullptr;  ///< of the group, or null
-  float value_scale = 1;
-  float* out = nullptr;  ///< [group, head_dim]
+  int kv_head = 0;
+  KvView<KvRole::kValue> values;  ///< whose scale the outputs get
+  float* out = nullptr;           ///< [group, head_dim]
 };
 
 /// Attention kernels of one instruction set.

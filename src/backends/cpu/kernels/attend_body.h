@@ -24,6 +24,8 @@ VERNIER_INLINE auto with_stored(CodecId stored, Fn fn) {
       return fn(StoredBF16{});
     case CodecId::kE4M3Tensor:
       return fn(StoredE4M3{});
+    case CodecId::kE5M2Tensor:
+      return fn(StoredE5M2{});
     default:
       return fn(StoredF16{});
   }
@@ -122,9 +124,38 @@ VERNIER_INLINE void turn_head(const PrepareTask& t, int row, const float* from, 
   rotate(out, cosines, sines, t.rope_pairs);
 }
 
+/// By which a read value, or a mean of read values, is multiplied to be the number that was stored.
+VERNIER_INLINE float unit_scale(CodecId stored, float scale) {
+  return with_stored(stored, [&](auto type) { return scale / decltype(type)::kUnit; });
+}
+
+/// Writes one head's numbers to the cache and, where the step keeps its own beside it, there: in what a read would
+/// give, rounded as the cache has them or as they are.
+template <KvRole R>
+VERNIER_INLINE int64_t write_head(const PrepareTask& t, const KvView<R>& to, const KvView<R>& fresh, int row, int head,
+                                  const float* from) {
+  const int64_t at = element(to, t.slots[row], head);
+  const float scale = to.scales[head];
+  float* own = fresh.codes == nullptr ? nullptr : reinterpret_cast<float*>(fresh.codes) + element(fresh, row, head);
+  return with_stored(to.stored, [&](auto type) {
+    using T = decltype(type);
+    std::byte* codes = to.codes + at * T::kBytes;
+    const int64_t saturated = write_row<T>(from, t.head_dim, scale, codes);
+    if (own != nullptr && t.fresh_is_read) {
+      alignas(64) float numbers[kMaxHeadDim];
+      read_row<typename T::Exact>(codes, t.head_dim, round_up(t.head_dim, kLanes), numbers);
+      __builtin_memcpy(own, numbers, static_cast<size_t>(t.head_dim) * 4);
+    } else if (own != nullptr) {
+      for (int i = 0; i < t.head_dim; ++i) own[i] = from[i] / scale * T::kUnit;
+    }
+    return saturated;
+  });
+}
+
 int64_t prepare(const PrepareTask& t, int first_row, int end_row) {
   int64_t columns = (int64_t{t.heads} + 2 * t.kv_heads) * t.head_dim;
   int64_t saturated = 0;
+  const int group = t.heads / t.kv_heads;
   alignas(64) float head_buffer[kMaxHeadDim];
   for (int row = first_row; row < end_row; ++row) {
     const float* q = t.qkv + row * columns;
@@ -133,21 +164,14 @@ int64_t prepare(const PrepareTask& t, int first_row, int end_row) {
     for (int head = 0; head < t.heads; ++head) {
       float* out = t.queries + (int64_t{row} * t.heads + head) * t.padded_dim;
       turn_head(t, row, q + int64_t{head} * t.head_dim, t.q_norm, out);
-      for (int i = 0; i < t.head_dim; ++i) out[i] *= t.query_scale;
+      const float scale = t.query_scale * unit_scale(t.keys.stored, t.keys.scales[head / group]);
+      for (int i = 0; i < t.head_dim; ++i) out[i] *= scale;
       for (int i = t.head_dim; i < t.padded_dim; ++i) out[i] = 0;
     }
     for (int head = 0; head < t.kv_heads; ++head) {
       turn_head(t, row, k + int64_t{head} * t.head_dim, t.k_norm, head_buffer);
-      int64_t at = element(t.keys, t.slots[row], head);
-      saturated += with_stored(t.keys.stored, [&](auto type) {
-        using T = decltype(type);
-        return write_row<T>(head_buffer, t.head_dim, t.keys.scale, t.keys.codes + at * T::kBytes);
-      });
-      saturated += with_stored(t.values.stored, [&](auto type) {
-        using T = decltype(type);
-        return write_row<T>(v + int64_t{head} * t.head_dim, t.head_dim, t.values.scale,
-                            t.values.codes + at * T::kBytes);
-      });
+      saturated += write_head(t, t.keys, t.fresh.keys, row, head, head_buffer);
+      saturated += write_head(t, t.values, t.fresh.values, row, head, v + int64_t{head} * t.head_dim);
     }
   }
   return saturated;
@@ -291,31 +315,60 @@ VERNIER_APART void soften(float* scores, int keys, float soft_cap, float* larges
   *sum = sum_lanes(total);
 }
 
-/// Calls fn(type, rows, first, keys) for each tile of rows; a tile whose rows are no whole vectors is copied as padded
-/// float32 first. While the last is worked on, the first rows behind `next_codes` are fetched.
+/// Of one range of keys: where the rows of those in [first, end), counted from the range's first, lie.
+struct RangeRows {
+  const std::byte* codes;
+  const std::byte* next_codes;  // whose first rows are fetched while the last tile is worked on, or null
+  const int64_t* offsets;       // [end], in elements
+  int first;
+  int end;
+};
+
+/// Calls fn(type, rows, first, keys) for each tile of rows; a tile whose rows are no whole vectors, or hold codes that
+/// the type's own read gets wrong, is copied as padded float32 first.
 template <class T, class Fn>
-VERNIER_INLINE void over_tiles(const DecodeTask& t, const std::byte* codes, const std::byte* next_codes,
-                               const int64_t* offsets, float* stage, Fn fn) {
-  int keys = t.end_key - t.first_key;
-  for (int first = 0; first < keys; first += kDecodeTileKeys) {
-    int count = keys - first < kDecodeTileKeys ? keys - first : kDecodeTileKeys;
-    if (t.head_dim == t.padded_dim) {
+VERNIER_INLINE void over_tiles(const DecodeTask& t, const RangeRows& range, float* stage, Fn fn) {
+  for (int first = range.first; first < range.end; first += kDecodeTileKeys) {
+    int count = range.end - first < kDecodeTileKeys ? range.end - first : kDecodeTileKeys;
+    const int64_t* offsets = range.offsets + first;
+    bool staged = t.head_dim != t.padded_dim;
+    if constexpr (T::kNanIsCode) {
+      bool nan = false;
+      for (int k = 0; k < count; ++k) nan |= has_nan_code(range.codes + offsets[k], t.head_dim);
+      staged |= nan;
+    }
+    if (!staged) {
       int next = first + kDecodeTileKeys;
-      bool last = next >= keys;
-      int left = last ? keys : keys - next;
-      TileRows rows{codes, offsets + first, last ? next_codes : codes, last ? offsets : offsets + next,
-                    last && next_codes == nullptr ? 0 : left};
+      bool last = next >= range.end;
+      int left = last ? range.end - range.first : range.end - next;
+      TileRows rows{range.codes, offsets, last ? range.next_codes : range.codes,
+                    last ? range.offsets + range.first : range.offsets + next,
+                    last && range.next_codes == nullptr ? 0 : left};
       fn(T{}, rows, first, count);
     } else {
       int64_t stage_offsets[kDecodeTileKeys];
       for (int k = 0; k < count; ++k) {
         stage_offsets[k] = int64_t{k} * t.padded_dim;
-        read_row<T>(codes + offsets[first + k] * T::kBytes, t.head_dim, t.padded_dim, stage + stage_offsets[k]);
+        read_row<typename T::Exact>(range.codes + offsets[k] * T::kBytes, t.head_dim, t.padded_dim,
+                                    stage + stage_offsets[k]);
       }
       fn(StoredF32{}, TileRows{reinterpret_cast<const std::byte*>(stage), stage_offsets, nullptr, nullptr, 0}, first,
          count);
     }
   }
+}
+
+/// How many of `keys` keys from position `first` on are read from the cache; the others are the step's own.
+VERNIER_INLINE int cached_keys(const FreshView& fresh, int first, int keys) {
+  const int cached = fresh.position <= first ? 0 : fresh.position - first;
+  return cached < keys ? cached : keys;
+}
+
+/// Element offsets of keys from position `first` on: of the first `cached` in the cache, then in the step's own rows.
+VERNIER_INLINE void find_range(const KvPages& pages, const KvExtents& extents, const FreshView& fresh, int head,
+                               int first, int cached, int keys, int64_t* offsets) {
+  find_rows(pages, extents, head, first, cached, offsets);
+  for (int k = cached; k < keys; ++k) offsets[k] = element(fresh.keys, fresh.row + first + k - fresh.position, head);
 }
 
 int64_t decode_scratch_floats(int group, int padded_dim) {
@@ -326,26 +379,30 @@ template <class T>
 VERNIER_INLINE void decode_typed(const DecodeTask& t) {
   int64_t offsets[kDecodeRangeKeys];
   int keys = t.end_key - t.first_key;
+  const int cached = cached_keys(t.fresh, t.first_key, keys);
   float* scores = t.scratch;  // [group, kScoreStride]
   float* stage = scores + int64_t{t.group} * kScoreStride;
-  find_rows(t.pages, t.keys.extents, t.kv_head, t.first_key, keys, offsets);
-  over_tiles<T>(t, t.keys.codes, t.values.codes, offsets, stage,
-                [&](auto type, const TileRows& rows, int first, int count) {
-                  over_queries(t.group, [&]<int NQ>(int query) {
-                    score_tile<decltype(type), NQ>(t.queries + query * t.padded_dim, t.padded_dim, rows, count,
-                                                   scores + query * kScoreStride + first);
-                  });
-                });
+  find_range(t.pages, t.keys.extents, t.fresh, t.kv_head, t.first_key, cached, keys, offsets);
+  const auto score = [&](auto type, const TileRows& rows, int first, int count) {
+    over_queries(t.group, [&]<int NQ>(int query) {
+      score_tile<decltype(type), NQ>(t.queries + query * t.padded_dim, t.padded_dim, rows, count,
+                                     scores + query * kScoreStride + first);
+    });
+  };
+  over_tiles<T>(t, {t.keys.codes, t.values.codes, offsets, 0, cached}, stage, score);
+  over_tiles<StoredF32>(t, {t.fresh.keys.codes, nullptr, offsets, cached, keys}, stage, score);
   for (int query = 0; query < t.group; ++query) {
     soften(scores + query * kScoreStride, keys, t.soft_cap, t.out.largest + query, t.out.sums + query);
   }
   for (int i = 0; i < t.group * t.padded_dim; ++i) t.out.outputs[i] = 0;
-  over_tiles<T>(t, t.values.codes, nullptr, offsets, stage, [&](auto type, const TileRows& rows, int first, int count) {
+  const auto mix = [&](auto type, const TileRows& rows, int first, int count) {
     over_queries(t.group, [&]<int NQ>(int query) {
       add_tile<decltype(type), NQ>(scores + query * kScoreStride + first, rows, count, t.padded_dim,
                                    t.out.outputs + query * t.padded_dim);
     });
-  });
+  };
+  over_tiles<T>(t, {t.values.codes, nullptr, offsets, 0, cached}, stage, mix);
+  over_tiles<StoredF32>(t, {t.fresh.values.codes, nullptr, offsets, cached, keys}, stage, mix);
 }
 
 void decode(const DecodeTask& task) {
@@ -389,7 +446,8 @@ void merge(const MergeTask& t) {
       merge_range(outputs, &largest, &sum, part.outputs + int64_t{query} * t.padded_dim, part.largest[query],
                   part.sums[query], t.padded_dim);
     }
-    end_merge(outputs, sum, t.value_scale, t.head_dim, t.out + int64_t{query} * t.head_dim);
+    end_merge(outputs, sum, unit_scale(t.values.stored, t.values.scales[t.kv_head]), t.head_dim,
+              t.out + int64_t{query} * t.head_dim);
   }
 }
 
@@ -504,14 +562,31 @@ VERNIER_INLINE int end_visible(const PrefillTask& t, int row) {
   return t.end_key > 0 ? t.end_key : t.first_position + row + 1;
 }
 
+/// Keys or values of one range: `cached` rows of the cache, then rows of the step's own.
+struct StageSource {
+  const std::byte* codes;
+  const std::byte* fresh;
+  const int64_t* offsets;  // [keys]
+  int cached;
+  int keys;
+};
+
 /// Calls fn(first, keys) for each tile of a range, staged as float32 of `padded` columns.
 template <class T, class Fn>
-VERNIER_INLINE void over_stages(const PrefillTask& t, const PrefillScratch& s, const std::byte* codes,
-                                const int64_t* offsets, int keys, int tile, int padded, Fn fn) {
-  for (int first = 0; first < keys; first += tile) {
-    const int count = keys - first < tile ? keys - first : tile;
+VERNIER_INLINE void over_stages(const PrefillTask& t, const PrefillScratch& s, const StageSource& source, int tile,
+                                int padded, Fn fn) {
+  for (int first = 0; first < source.keys; first += tile) {
+    const int count = source.keys - first < tile ? source.keys - first : tile;
     for (int k = 0; k < count; ++k) {
-      read_row<T>(codes + offsets[first + k] * T::kBytes, t.head_dim, padded, s.stage + int64_t{k} * s.stride);
+      const int64_t offset = source.offsets[first + k];
+      float* to = s.stage + int64_t{k} * s.stride;
+      if (first + k >= source.cached) {
+        read_row<StoredF32>(source.fresh + offset * 4, t.head_dim, padded, to);
+      } else if (T::kNanIsCode && has_nan_code(source.codes + offset, t.head_dim)) {
+        read_row<typename T::Exact>(source.codes + offset * T::kBytes, t.head_dim, padded, to);
+      } else {
+        read_row<T>(source.codes + offset * T::kBytes, t.head_dim, padded, to);
+      }
     }
     fn(first, count);
   }
@@ -554,8 +629,11 @@ template <class T>
 VERNIER_INLINE void prefill_range(const PrefillTask& t, const PrefillScratch& s, int first, int keys) {
   const int queries = t.rows * (t.end_head - t.first_head);
   int64_t offsets[kDecodeRangeKeys];
-  find_rows(t.pages, t.keys.extents, t.kv_head, first, keys, offsets);
-  over_stages<T>(t, s, t.keys.codes, offsets, keys, key_tile_keys(t.padded_dim), t.padded_dim,
+  const int cached = cached_keys(t.fresh, first, keys);
+  find_range(t.pages, t.keys.extents, t.fresh, t.kv_head, first, cached, keys, offsets);
+  const StageSource key_rows{t.keys.codes, t.fresh.keys.codes, offsets, cached, keys};
+  const StageSource value_rows{t.values.codes, t.fresh.values.codes, offsets, cached, keys};
+  over_stages<T>(t, s, key_rows, key_tile_keys(t.padded_dim), t.padded_dim,
                  [&](int at, int count) { score_queries(t, s, first_query(t, first + at, 1), queries, at, count); });
   for (int query = 0; query < queries; ++query) soften_query(t, s, query, first, keys);
   const auto add_values = [&](int at, int count) {
@@ -566,7 +644,7 @@ VERNIER_INLINE void prefill_range(const PrefillTask& t, const PrefillScratch& s,
       }
     }
   };
-  over_stages<T>(t, s, t.values.codes, offsets, keys, value_tile_keys(t.padded_dim), s.stride - 16, add_values);
+  over_stages<T>(t, s, value_rows, value_tile_keys(t.padded_dim), s.stride - 16, add_values);
   for (int query = 0; query < queries; ++query) {
     if (s.range_largest[query] == kMinusInfinity && s.range_sums[query] == 0) continue;  // it sees none of these keys
     merge_range(s.outputs + int64_t{query} * s.stride, s.largest + query, s.sums + query,
@@ -584,8 +662,9 @@ void prefill(const PrefillTask& t) {
     next = next < end ? next : end;
     with_stored(t.keys.stored, [&](auto type) { prefill_range<decltype(type)>(t, s, first, next - first); });
   }
+  const float value_scale = unit_scale(t.values.stored, t.values.scales[t.kv_head]);
   for (int query = 0; query < t.rows * heads; ++query) {
-    end_merge(s.outputs + int64_t{query} * s.stride, s.sums[query], t.values.scale, t.head_dim,
+    end_merge(s.outputs + int64_t{query} * s.stride, s.sums[query], value_scale, t.head_dim,
               t.out + (int64_t{query / heads} * t.heads + t.first_head + query % heads) * t.head_dim);
   }
 }

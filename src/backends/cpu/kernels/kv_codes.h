@@ -1,7 +1,8 @@
 #pragma once
 
 // Codes of the cache to and from vectors of float32. Included by kernel files only. No scale acts here: the kernels
-// fold the key's scale into the query, and the value's into the output.
+// fold the key's scale into the query, and the value's into the output. What `read` gives is the stored number times
+// kUnit, a power of two that the kernels fold into the same places; `write` takes numbers as they are.
 
 #include "backends/cpu/kernels/vec.h"
 #include "tensor/scalar.h"
@@ -16,9 +17,13 @@ VERNIER_INLINE Vec rebias(VecU magnitude, VecU sign, int bias_shift) {
   return (Vec)((VecU)scaled | sign);
 }
 
-// kLargest is the largest number of the type; kLimit the largest float32 that rounds to it, as in KvWriter.
+// kLargest is the largest number of the type; kLimit the largest float32 that rounds to it, as in KvWriter. A type
+// whose `read` is wrong for codes of NaN says so (kNanIsCode); Exact reads these, too.
 
 struct StoredF32 {
+  using Exact = StoredF32;
+  static constexpr bool kNanIsCode = false;
+  static constexpr float kUnit = 1;
   static constexpr int kBytes = 4;
   static constexpr float kLargest = 3.4028234e38f;
   static constexpr float kLimit = __builtin_inff();
@@ -27,6 +32,9 @@ struct StoredF32 {
 };
 
 struct StoredF16 {
+  using Exact = StoredF16;
+  static constexpr bool kNanIsCode = false;
+  static constexpr float kUnit = 1;
   static constexpr int kBytes = 2;
   static constexpr float kLargest = 65504.0f;
   static constexpr float kLimit = 65519.996f;
@@ -56,6 +64,9 @@ struct StoredF16 {
 };
 
 struct StoredBF16 {
+  using Exact = StoredBF16;
+  static constexpr bool kNanIsCode = false;
+  static constexpr float kUnit = 1;
   static constexpr int kBytes = 2;
   static constexpr float kLargest = 3.3895314e38f;
   static constexpr float kLimit = 0x1.FEFFFEp127f;
@@ -70,22 +81,119 @@ struct StoredBF16 {
   }
 };
 
-struct StoredE4M3 {
+/// Codes of `kManBits` mantissa bits and bias kBias of numbers that do not exceed the largest; as the scalar encoders.
+template <int kManBits, uint32_t kBias, uint32_t kNan>
+VERNIER_INLINE void write_bytes(std::byte* to, Vec x) {
+  constexpr uint32_t kAnchor = (127 + 1 - kBias - kManBits + 23) << 23;  // its last bit weighs one subnormal step
+  constexpr int kDropped = 23 - kManBits;
+  VecU bits = (VecU)x, magnitude = abs_bits(x);
+  VecU subnormal = (VecU)((Vec)magnitude + (Vec)(VecU{} + kAnchor)) - kAnchor;
+  VecU rounded = (magnitude + ((1u << (kDropped - 1)) - 1u) + ((magnitude >> kDropped) & 1u)) >> kDropped;
+  VecU code = magnitude < ((127 + 1 - kBias) << 23) ? subnormal : rounded - ((127 - kBias) << kManBits);
+  code = magnitude > 0x7F800000u ? VecU{} + kNan : code;
+  store(to, __builtin_convertvector(code | (bits >> 24 & 0x80u), VecU8));
+}
+
+#if defined(__F16C__)
+/// Numbers of binary16, one for each lane, from the 16 bits of each.
+#if defined(__AVX512F__)
+using Halves = __m256i;
+VERNIER_INLINE Vec from_halves(Halves halves) {
+  return _mm512_cvtph_ps(halves);
+}
+VERNIER_INLINE Halves widened(const std::byte* from) {  // bytes with their sign
+  return _mm256_cvtepi8_epi16(load_as<__m128i>(from));
+}
+VERNIER_INLINE Halves shifted(Halves x, int by) {
+  return _mm256_slli_epi16(x, by);
+}
+VERNIER_INLINE Halves masked(Halves x, int16_t mask) {
+  return _mm256_and_si256(x, _mm256_set1_epi16(mask));
+}
+#else
+using Halves = __m128i;
+VERNIER_INLINE Vec from_halves(Halves halves) {
+  return _mm256_cvtph_ps(halves);
+}
+VERNIER_INLINE Halves widened(const std::byte* from) {
+  return _mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+}
+VERNIER_INLINE Halves shifted(Halves x, int by) {
+  return _mm_slli_epi16(x, by);
+}
+VERNIER_INLINE Halves masked(Halves x, int16_t mask) {
+  return _mm_and_si128(x, _mm_set1_epi16(mask));
+}
+#endif
+#endif
+
+/// Codes of NaN are NaN.
+struct StoredE4M3Exact {
+  using Exact = StoredE4M3Exact;
   static constexpr int kBytes = 1;
-  static constexpr float kLargest = 448.0f;
-  static constexpr float kLimit = 464.0f;
+  static constexpr bool kNanIsCode = false;
+  static constexpr float kUnit = 0x1p-8f;
   VERNIER_INLINE Vec read(const std::byte* from) {
     VecU bits = __builtin_convertvector(load_as<VecU8>(from), VecU);
     VecU magnitude = bits & 0x7Fu;
     VecU nan = magnitude == 0x7Fu ? VecU{} + 0x7FC00000u : VecU{};
-    return (Vec)((VecU)rebias(magnitude << 20, (bits & 0x80u) << 24, 120) | nan);
-  }
-  VERNIER_INLINE void write(std::byte* to, Vec x) {
-    uint8_t codes[kLanes];
-    for (int i = 0; i < kLanes; ++i) codes[i] = f32_to_e4m3(x[i]);
-    __builtin_memcpy(to, codes, sizeof codes);
+    return (Vec)((VecU)rebias(magnitude << 20, (bits & 0x80u) << 24, 120 - 8) | nan);
   }
 };
+
+/// Without the exponent's last step to float32's range a code is a number of binary16: sign, a zero, exponent,
+/// mantissa, times 2^-8. A code of NaN reads as 480 / 256.
+struct StoredE4M3 {
+  using Exact = StoredE4M3Exact;
+  static constexpr int kBytes = 1;
+  static constexpr bool kNanIsCode = true;
+  static constexpr float kUnit = StoredE4M3Exact::kUnit;
+  static constexpr float kLargest = 448.0f;
+  static constexpr float kLimit = 464.0f;
+  VERNIER_INLINE Vec read(const std::byte* from) {
+#if defined(__F16C__)
+    return from_halves(masked(shifted(widened(from), 7), static_cast<int16_t>(0xBFFF)));
+#else
+    return Exact::read(from);
+#endif
+  }
+  VERNIER_INLINE void write(std::byte* to, Vec x) {
+    write_bytes<3, 7, 0x7F>(to, x);
+  }
+};
+
+/// The upper byte of a number of binary16.
+struct StoredE5M2 {
+  using Exact = StoredE5M2;
+  static constexpr int kBytes = 1;
+  static constexpr bool kNanIsCode = false;
+  static constexpr float kUnit = 1;
+  static constexpr float kLargest = 57344.0f;
+  static constexpr float kLimit = 61439.996f;
+  VERNIER_INLINE Vec read(const std::byte* from) {
+#if defined(__F16C__)
+    return from_halves(shifted(widened(from), 8));
+#else
+    VecU bits = __builtin_convertvector(load_as<VecU8>(from), VecU);
+    VecU magnitude = (bits & 0x7Fu) << 21;
+    VecU special = magnitude >= (0x7Cu << 21) ? VecU{} + 0x7F800000u : VecU{};
+    return (Vec)((VecU)rebias(magnitude, (bits & 0x80u) << 24, 112) | special);
+#endif
+  }
+  VERNIER_INLINE void write(std::byte* to, Vec x) {
+    write_bytes<2, 15, 0x7E>(to, x);
+  }
+};
+
+/// Whether `bytes` codes hold one of NaN, the largest magnitude there is.
+VERNIER_INLINE bool has_nan_code(const std::byte* codes, int bytes) {
+  uint8_t most = 0;
+  for (int i = 0; i < bytes; ++i) {
+    const uint8_t magnitude = static_cast<uint8_t>(codes[i]) & 0x7F;
+    most = magnitude > most ? magnitude : most;
+  }
+  return most == 0x7F;
+}
 
 }  // namespace
 }  // namespace vernier
