@@ -1,7 +1,10 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <random>
 
 #include "api/loaded_model.h"
@@ -50,16 +53,42 @@ Result<double> decode_rate(SequenceRunner& runner, int tokens) {
   return tokens / watch.elapsed_seconds();
 }
 
-Result<BenchRates> measure(SequenceRunner& runner, int64_t vocab, const BenchShape& shape) {
+/// Says what is measured now, from the first second on: over itself on a terminal, else a line each.
+class PhaseLine {
+ public:
+  explicit PhaseLine(int rounds) : rounds_(rounds), terminal_(::isatty(STDERR_FILENO) == 1) {}
+  ~PhaseLine() {
+    if (terminal_) fmt::print(stderr, "\r\033[K");
+  }
+  PhaseLine(const PhaseLine&) = delete;
+  PhaseLine& operator=(const PhaseLine&) = delete;
+
+  void begin_round() { ++round_; }
+  void tell(const std::string& what) const {
+    const std::string line = fmt::format("round {} of {}: {}", round_, rounds_, what);
+    fmt::print(stderr, "{}", terminal_ ? "\r" + line + "\033[K" : line + "\n");
+    std::fflush(stderr);
+  }
+
+ private:
+  int round_ = 0;
+  int rounds_;
+  bool terminal_;
+};
+
+Result<BenchRates> measure(SequenceRunner& runner, int64_t vocab, const BenchShape& shape, const PhaseLine& phase) {
   BenchRates rates;
+  phase.tell(fmt::format("prefill {}", shape.prefill_tokens));
   const std::vector<int32_t> prompt = random_tokens(std::max(shape.prefill_tokens, shape.depth_tokens), vocab);
   runner.reset();
   Stopwatch watch;
   TRY_STATUS(
       runner.feed_and_sample(std::span(prompt).first(static_cast<size_t>(shape.prefill_tokens)), {.temperature = 0}));
   rates.prefill_tokens_per_s = shape.prefill_tokens / watch.elapsed_seconds();
+  phase.tell(fmt::format("decode {}, empty cache", shape.decode_tokens));
   runner.reset();
   TRY_BIND(rates.decode_tokens_per_s, decode_rate(runner, shape.decode_tokens));
+  phase.tell(fmt::format("decode {} at {}", shape.decode_tokens, shape.depth_tokens));
   runner.reset();
   TRY_STATUS(runner.feed(std::span(prompt).first(static_cast<size_t>(shape.depth_tokens))));
   TRY_BIND(rates.deep_decode_tokens_per_s, decode_rate(runner, shape.decode_tokens));
@@ -160,6 +189,7 @@ Status run_bench(const BenchFlags& flags) {
     if (found) peer = std::move(found).value();
     if (!found) fmt::print(stderr, "skipped: comparison with llama.cpp: {}\n", found.error().message);
   }
+  fmt::print(stderr, "loading {}\n", flags.model.model);
   TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
   TRY_BIND(RunnerOptions options, flags.model.runner_options(*model));
   TRY_STATUS(flags.model.check_fallbacks(kernel_fallbacks(*model, options.caches)));
@@ -169,18 +199,20 @@ Status run_bench(const BenchFlags& flags) {
   const int64_t vocab = model->decoder().spec().vocab;
 
   std::vector<Round> rounds;
-  Progress progress("measuring", flags.rounds, ProgressUnit::kCount);
+  std::optional<PhaseLine> phase(flags.rounds);
   for (int i = 0; i < flags.rounds; ++i) {
     Round round;
+    phase->begin_round();
+    phase->tell("limits of the machine");
     TRY_BIND(round.limits, model->backend().measure_limits(model->bytes_read_per_token()));
-    TRY_BIND(round.ours, measure(*runner, vocab, flags.shape));
+    TRY_BIND(round.ours, measure(*runner, vocab, flags.shape, *phase));
     if (peer) {
+      phase->tell("llama.cpp");
       TRY_BIND(round.peer, peer->run(model->path(), features.threads, flags.shape));
     }
     rounds.push_back(round);
-    progress.add(1);
   }
-  progress.finish();
+  phase.reset();
 
   const std::vector<Row> rows = rows_of(*model, *runner, flags.shape);
   if (global_options().json) {

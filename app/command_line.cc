@@ -223,15 +223,18 @@ std::vector<std::string> flag_names(const CLI::App& command) {
 }
 
 std::optional<std::string> nearest(std::string_view typed, const std::vector<std::string>& candidates) {
+  auto bare = [](std::string_view name) { return name.substr(std::min(name.find_first_not_of('-'), name.size())); };
+  const std::string_view word = bare(typed);
+  if (word.size() < 2) return std::nullopt;  // every letter is near to every other
   // A beginning is meant more surely than a misspelling: `--temp` for `--temperature`, `tok` for `tokenize`.
   for (const std::string& candidate : candidates) {
-    if (typed.size() >= 3 && candidate.starts_with(typed)) return candidate;
+    if (word.size() >= 3 && bare(candidate).starts_with(word)) return candidate;
   }
   const std::string* best = nullptr;
-  size_t best_edits = typed.size() / 3 + 2;
+  size_t best_edits = word.size() / 3 + 2;
   for (const std::string& candidate : candidates) {
-    const size_t edits = edit_distance(typed, candidate);
-    if (edits < best_edits) {
+    const size_t edits = edit_distance(word, bare(candidate));
+    if (bare(candidate).size() > 1 && edits < best_edits) {
       best = &candidate;
       best_edits = edits;
     }

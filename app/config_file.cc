@@ -3,10 +3,12 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <vector>
 
 #include "app/command_line.h"
+#include "app/number_flags.h"
 
 namespace vernier {
 namespace {
@@ -38,7 +40,8 @@ Error with_place(Error error, std::string where) {
   return error;
 }
 
-Status set_default(CLI::Option& option, const std::string& key, const toml::node& node, const std::string& path) {
+Status set_default(const CLI::App& command, CLI::Option& option, const std::string& key, const toml::node& node,
+                   const std::string& path) {
   const auto text = spelled(node);
   if (!text) {
     return with_place(invalid_argument("{}: expected a string, a number, true, false or a list of them", key),
@@ -47,7 +50,9 @@ Status set_default(CLI::Option& option, const std::string& key, const toml::node
   try {
     option.default_val(*text);
   } catch (const CLI::Error& error) {
-    return with_place(invalid_argument("{} = {}: {}", key, *text, error.what()), place(path, node));
+    const auto* refused = dynamic_cast<const CLI::ParseError*>(&error);
+    const std::string message = refused != nullptr ? describe_bad_value(command, *refused) : error.what();
+    return with_place(invalid_argument("{} = {}: {}", key, *text, message), place(path, node));
   }
   return {};
 }
@@ -85,7 +90,7 @@ Status apply_command(CLI::App& app, const std::string& name, const toml::table& 
     if (option == nullptr) {
       return unknown(fmt::format("key of [{}]:", name), std::string(key.str()), keys_of(*command), place(path, node));
     }
-    TRY_STATUS(set_default(*option, std::string(key.str()), node, path));
+    TRY_STATUS(set_default(*command, *option, std::string(key.str()), node, path));
   }
   return {};
 }
@@ -100,13 +105,27 @@ Status apply_everywhere(CLI::App& app, const std::string& key, const toml::node&
     known.insert(known.end(), more.begin(), more.end());
   }
   if (options.empty()) return unknown("key", key, known, place(path, node));
-  for (CLI::Option* option : options) TRY_STATUS(set_default(*option, key, node, path));
+  for (CLI::Option* option : options) TRY_STATUS(set_default(app, *option, key, node, path));
   return {};
+}
+
+/// A device or a pipe might never end.
+Status check_file(const std::string& path) {
+  constexpr uintmax_t kMostBytes = uintmax_t{1} << 20;
+  std::error_code failure;
+  const auto status = std::filesystem::status(path, failure);
+  if (!std::filesystem::exists(status)) return not_found("cannot read the configuration file {}: not there", path);
+  if (!std::filesystem::is_regular_file(status)) return invalid_argument("--config {}: no regular file", path);
+  const uintmax_t bytes = std::filesystem::file_size(path, failure);
+  if (!failure && bytes <= kMostBytes) return {};
+  return invalid_argument("--config {}: {} bytes are more than a configuration has (at most {})", path, bytes,
+                          kMostBytes);
 }
 
 }  // namespace
 
 Status apply_config_file(CLI::App& app, const std::string& path) {
+  TRY_STATUS(check_file(path));
   toml::table file;
   try {
     file = toml::parse_file(path);

@@ -24,7 +24,7 @@ struct DetokenizeFlags {
 
 Result<std::vector<TokenId>> ids_of(const json& line) {
   const auto found = line.find("ids");
-  if (found == line.end() || !found->is_array()) return invalid_argument("expected 'ids', a list of numbers");
+  if (found == line.end() || !found->is_array()) return invalid_argument(R"(expected {{"ids": [1, 2, 3]}})");
   std::vector<TokenId> ids;
   for (const json& item : *found) {
     if (!item.is_number_integer()) return invalid_argument("'ids' holds {}, which is no token id", item.dump());
@@ -54,8 +54,8 @@ Status detokenize(const DetokenizeFlags& flags) {
   TRY_BIND(const Tokenizer tokenizer, load_tokenizer(path));
   if (flags.json_lines) {
     std::ios::sync_with_stdio(false);
-    const bool good =
-        answer_json_lines(std::cin, std::cout, [&](const json& line) { return detokenize_line(tokenizer, line); });
+    const bool good = answer_json_lines(std::cin, std::cout, R"({"ids": [1, 2, 3]})",
+                                        [&](const json& line) { return detokenize_line(tokenizer, line); });
     return good ? Status() : invalid_argument("some lines were refused; their answers say why");
   }
   const std::string text = tokenizer.decode(flags.ids, flags.skip_special);

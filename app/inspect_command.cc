@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -5,9 +6,13 @@
 #include "app/model_flags.h"
 #include "app/shard_table.h"
 #include "base/progress.h"
+#include "checkpoint/checkpoint_binder.h"
 #include "checkpoint/load_report.h"
 #include "engine/cache_plan.h"
+#include "models/decoder.h"
+#include "models/encoder.h"
 #include "models/registry.h"
+#include "ops/null_backend.h"
 
 namespace vernier {
 namespace {
@@ -70,7 +75,8 @@ int64_t dense_width(const DecoderSpec& spec) {
 void print_spec(const DecoderSpec& spec) {
   const AttnSpec& attn = spec.layers.front().attn;
   fmt::print("model        {}, {} layers ({}), hidden {}, feed-forward {}\n", spec.family, spec.layers.size(),
-             describe_windows(spec), spec.hidden, dense_width(spec));
+             describe_windows(spec), spec.hidden,
+             dense_width(spec) > 0 ? std::to_string(dense_width(spec)) : "of experts alone");
   if (const std::string experts = describe_experts(spec); !experts.empty()) fmt::print("experts      {}\n", experts);
   fmt::print("attention    {} query heads on {} key-value heads of {}; {}{}\n", attn.heads, attn.kv_heads,
              attn.head_dim, attn.rope.to_string(), describe_scores(spec));
@@ -142,6 +148,35 @@ Result<EncoderSpec> read_encoder_spec(const Checkpoint& checkpoint) {
   return read_encoder(config);
 }
 
+/// Binds the model's weights where they cost nothing, so that `report` tells what each tensor is used for.
+Status try_binding(const Checkpoint& checkpoint, const Result<DecoderSpec>& spec, const Result<EncoderSpec>& encoder,
+                   LoadReport& report) {
+  NullBackend backend;
+  CheckpointBinder binder(checkpoint, backend);
+  auto bind = [&]() -> Status {
+    if (encoder.ok()) {
+      TRY_STATUS(Encoder::bind(*encoder, binder));
+      return binder.finish(Encoder::unneeded_tensors());
+    }
+    TRY_STATUS(Decoder::bind(*spec, binder));
+    return binder.finish(spec->unneeded);
+  };
+  Status bound = bind();
+  if (!bound.ok()) return bound;
+  report = binder.report();
+  report.weights.clear();  // what a backend packs is explain's to tell
+  return {};
+}
+
+void print_unused(const LoadReport& report) {
+  const auto unused = report.unused();
+  if (unused.empty()) return;
+  constexpr size_t kShown = 5;
+  fmt::print("unused       {} tensor{}:", unused.size(), unused.size() == 1 ? "" : "s");
+  for (size_t i = 0; i < std::min(unused.size(), kShown); ++i) fmt::print(" {}", unused[i]->file_name);
+  fmt::print("{}\n", unused.size() > kShown ? " ..." : "");
+}
+
 struct InspectFlags {
   std::string model;
   ShardFlags shards;
@@ -151,7 +186,7 @@ Status run_inspect(const InspectFlags& flags) {
   TRY_BIND(std::string path, find_model(flags.model));
   TRY_BIND(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::open(path));
   if (flags.shards.ranks > 0) return print_shards(*checkpoint, flags.shards);
-  const LoadReport report = describe(*checkpoint);
+  LoadReport report = describe(*checkpoint);
   auto read_spec = [&]() -> Result<DecoderSpec> {
     TRY_BIND(Config config, checkpoint->config());
     return read_decoder(config);
@@ -160,6 +195,8 @@ Status run_inspect(const InspectFlags& flags) {
   const Result<EncoderSpec> encoder = read_encoder_spec(*checkpoint);
   // An encoder's own error says more than that it is no decoder.
   TRY_BIND(const bool is_one, is_encoder(path));
+  Status loads;
+  if (spec.ok() || encoder.ok()) loads = try_binding(*checkpoint, spec, encoder, report);
   const Error refused = spec.ok() || encoder.ok() ? Error{} : is_one ? encoder.error() : spec.error();
   if (global_options().json) {
     nlohmann::json all = {{"path", path}, {"report", report.to_json()}};
@@ -171,6 +208,7 @@ Status run_inspect(const InspectFlags& flags) {
     }
     if (encoder.ok()) all["model"] = to_json(*encoder, checkpoint->embedding());
     if (!spec.ok() && !encoder.ok()) all["refused"] = refused.to_string();
+    if (!loads.ok()) all["refused"] = loads.error().to_string();
     // A path may hold bytes that are no UTF-8.
     fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     return {};
@@ -184,11 +222,14 @@ Status run_inspect(const InspectFlags& flags) {
   }
   if (encoder.ok()) print_spec(*encoder, checkpoint->embedding());
   if (!spec.ok() && !encoder.ok()) fmt::print("model        cannot be run: {}\n", refused.to_string());
+  if (!loads.ok()) fmt::print("load         refused: {}\n", loads.error().to_string());
   const bool has_template = checkpoint->chat_template() != nullptr;
   if (!encoder.ok())
     fmt::print("chat         {}\n", has_template ? "template in the checkpoint" : "no template: plain text only");
-  fmt::print("\n");
-  fmt::print("{}", report.to_string());
+  const bool bound = loads.ok() && (spec.ok() || encoder.ok());
+  if (bound) print_unused(report);
+  fmt::print("\n{}", report.to_string());
+  if (!bound) fmt::print("what each tensor is used for is not known, as the model does not load\n");
   return {};
 }
 

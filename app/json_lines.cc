@@ -3,21 +3,24 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <string_view>
 
 namespace vernier {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-bool answer_json_lines(std::istream& in, std::ostream& out,
+bool answer_json_lines(std::istream& in, std::ostream& out, std::string_view example,
                        const std::function<Result<ordered_json>(const json&)>& answer) {
   bool good = true;
   std::string line;
-  for (size_t number = 1; std::getline(in, line); ++number) {
+  for (size_t number = 1; out && std::getline(in, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const json request = json::parse(line, nullptr, /*allow_exceptions=*/false);
     Result<ordered_json> result =
-        request.is_object() ? answer(request) : invalid_argument("line {} is not a JSON object", number);
+        request.is_object()
+            ? answer(request)
+            : invalid_argument("line {} is not a JSON object; expected one such as {}", number, example);
     if (!result.ok()) good = false;
     const ordered_json reply = result.ok() ? *result : ordered_json{{"error", result.error().to_string()}};
     out << reply.dump(-1, ' ', false, json::error_handler_t::replace) << '\n';

@@ -21,13 +21,22 @@ struct LogitsFlags {
   int32_t generate = 0;
 };
 
+/// Of a file, or as it stands there where it begins with a bracket.
+Result<nlohmann::json> read_ids_text(const std::string& given) {
+  if (given.starts_with('[')) return nlohmann::json::parse(given, nullptr, false);
+  std::ifstream file(given);
+  if (!file) {
+    return not_found(
+        "--ids {}: no such file; expected a JSON file with lists of token ids, or the lists: '[[1, 2], [3]]'", given);
+  }
+  return nlohmann::json::parse(file, nullptr, false);
+}
+
 /// [[1, 2], [3]]: at least one list, none empty.
 Result<std::vector<std::vector<int32_t>>> read_ids(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return not_found("cannot open {}", path);
-  nlohmann::json tree = nlohmann::json::parse(file, nullptr, false);
+  TRY_BIND(nlohmann::json tree, read_ids_text(path));
   if (!tree.is_array() || tree.empty())
-    return invalid_argument("{}: expected lists of token ids, such as [[1, 2], [3]]", path);
+    return invalid_argument("--ids {}: expected lists of token ids, such as [[1, 2], [3]]", path);
   std::vector<std::vector<int32_t>> lists;
   for (const nlohmann::json& list : tree) {
     if (!list.is_array() || list.empty()) {
@@ -126,7 +135,7 @@ void add_logits_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("logits", "Write the logits of lists of token ids, to compare engines");
   flags->model.add_to(*command);
   flags->model.add_fallback_flag(*command);
-  command->add_option("--ids", flags->ids, "JSON file with lists of token ids: [[1, 2], [3]]")->required();
+  command->add_option("--ids", flags->ids, "Lists of token ids, '[[1, 2], [3]]', or a JSON file with them")->required();
   command->add_option("--out", flags->out, "Safetensors file for logits.0, logits.1, ... (float32 [tokens, vocab])")
       ->required();
   command->add_option("--chunk", flags->chunk, "Rows of a step; 1 takes the decode path")->check(CLI::Range(1, 65536));

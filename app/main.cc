@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <iostream>
 
 #include "app/command_line.h"
 #include "app/commands.h"
@@ -22,7 +23,8 @@ int main(int argc, char** argv) {
   try {
     const auto code = vernier::run_program(vernier::add_commands, {argv + 1, argv + argc});
     // A full disk must not pass for an answer.
-    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return static_cast<int>(code);
+    std::cout.flush();
+    if (std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return static_cast<int>(code);
     std::fputs("error: standard output does not take what was written; what it holds is not whole\n", stderr);
     return static_cast<int>(code == vernier::ExitCode::kSuccess ? vernier::ExitCode::kFailed : code);
   } catch (const std::exception& error) {

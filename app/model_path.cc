@@ -17,6 +17,7 @@ const std::vector<KnownModel>& known_models() {
 }
 
 Result<std::string> find_model(const std::string& given) {
+  if (given.empty()) return invalid_argument("MODEL is empty; expected a file, a folder or a short name");
   std::error_code ignored;
   if (std::filesystem::exists(given, ignored)) return given;
   const std::filesystem::path folder = global_options().home / "models";

@@ -9,6 +9,8 @@
 #include "app/command_line.h"
 #include "app/commands.h"
 #include "app/config_file.h"
+#include "app/number_flags.h"
+#include "app/usage_error.h"
 
 namespace vernier {
 namespace {
@@ -17,6 +19,8 @@ constexpr const char* kFooter = R"(
 Each flag may also come from the environment (VERNIER_HOME, VERNIER_ISA, VERNIER_THREADS, VERNIER_LOG_LEVEL, VERNIER_JSON,
 VERNIER_CONFIG; a command's flag --top-k from VERNIER_ARG_TOP_K) or from a TOML file (--config). The command line wins over
 the environment, the environment over the file.
+
+`vernier help COMMAND` is `vernier COMMAND --help`.
 
 Exit codes: 0 success, 1 failed, 2 usage, 3 not found, 4 corrupt file, 5 not supported, 6 does not fit in memory.)";
 
@@ -92,42 +96,28 @@ ExitCode usage_error(const std::string& message, const std::string& command) {
   return ExitCode::kUsage;
 }
 
-std::string did_you_mean(std::string_view typed, const std::vector<std::string>& known) {
-  const auto close = nearest(typed, known);
-  return close ? fmt::format("; did you mean {}?", *close) : "";
+/// `help run` for `run --help`; `-v` alone for --version, since a command's -v means something else to others.
+std::vector<std::string> spelled_as_flags(std::vector<std::string> arguments) {
+  if (arguments.front() == "help") {
+    std::rotate(arguments.begin(), arguments.begin() + 1, arguments.end());
+    arguments.back() = "--help";
+  }
+  if (arguments.size() == 1 && (arguments[0] == "-v" || arguments[0] == "-V")) return {"--version"};
+  return arguments;
 }
 
-/// The first flag, else the first word, of CLI11's "... not expected: a b c".
-std::string first_unexpected(const std::string& message) {
-  const size_t colon = message.find(": ");
-  const std::string list = colon == std::string::npos ? message : message.substr(colon + 2);
-  const size_t flag = list.starts_with("-") ? 0 : list.find(" -") == std::string::npos ? 0 : list.find(" -") + 1;
-  return list.substr(flag, list.find(' ', flag) - flag);
-}
-
-ExitCode explain_parse_error(CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
+ExitCode answer_parse_error(CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
   if (error.get_exit_code() == 0) {
+    // Asked for the help of a command that is none, the library shows the program's.
+    if (command_position(app, arguments) && typed_command(app, arguments) == nullptr) {
+      const UsageError wrong = explain_usage(app, error, arguments);
+      return usage_error(wrong.message, wrong.command);
+    }
     app.exit(error);
     return ExitCode::kSuccess;
   }
-  const auto position = command_position(app, arguments);
-  const CLI::App* command = typed_command(app, arguments);
-  if (position && command == nullptr) {
-    std::vector<std::string> names;
-    for (const CLI::App* known : app.get_subcommands({})) names.push_back(known->get_name());
-    return usage_error(
-        fmt::format("unknown command {}{}", arguments[*position], did_you_mean(arguments[*position], names)), "");
-  }
-  std::string name = command == nullptr ? "" : command->get_name();
-  if (command != nullptr && command->get_parent() != &app) name = command->get_parent()->get_name() + " " + name;
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    const std::string typed = first_unexpected(error.what());
-    if (!typed.starts_with("-")) return usage_error(fmt::format("unexpected argument {}", typed), name);
-    const std::string flag = typed.substr(0, typed.find('='));
-    const std::vector<std::string> known = flag_names(command == nullptr ? app : *command);
-    return usage_error(fmt::format("unknown flag {}{}", flag, did_you_mean(flag, known)), name);
-  }
-  return usage_error(error.what(), name);
+  const UsageError wrong = explain_usage(app, error, arguments);
+  return usage_error(wrong.message, wrong.command);
 }
 
 Status settle_globals() {
@@ -172,11 +162,13 @@ ExitCode run_program(const std::function<void(CLI::App&)>& add_commands, std::ve
       name_environment(*form, "VERNIER_ARG_");
     }
   }
+  check_numbers(app);
   app.require_subcommand(1);
   if (arguments.empty()) {
     fmt::print("{}", app.help());
     return ExitCode::kUsage;
   }
+  arguments = spelled_as_flags(std::move(arguments));
   if (const std::string path = config_path(arguments); !path.empty()) {
     if (Status status = apply_config_file(app, path); !status.ok()) return fail(status.error());
   }
@@ -184,7 +176,7 @@ ExitCode run_program(const std::function<void(CLI::App&)>& add_commands, std::ve
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
-    return explain_parse_error(app, error, arguments);
+    return answer_parse_error(app, error, arguments);
   }
   return state().outcome.ok() ? ExitCode::kSuccess : fail(state().outcome.error());
 }

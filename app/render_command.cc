@@ -1,10 +1,13 @@
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "api/load_tokenizer.h"
+#include "api/template_tokens.h"
 #include "app/commands.h"
 #include "text/chat_template.h"
 #include "text/jinja_template.h"
@@ -31,9 +34,33 @@ Result<std::string> read_file(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-Result<Rendered> render_conversation(const std::string& source, const Json& conversation, const CivilTime& now) {
-  TRY_BIND(ChatTemplate chat, ChatTemplate::parse(source));
+/// A template, and the special tokens that it knows by name where it comes from a model.
+struct TemplateSource {
+  std::string text;
+  std::vector<std::pair<std::string, std::string>> special_tokens;
+};
+
+Result<TemplateSource> read_template(const std::string& given) {
+  std::error_code ignored;
+  const bool is_file = std::filesystem::is_regular_file(given, ignored);
+  if (is_file && std::filesystem::path(given).extension() != ".gguf") {
+    TRY_BIND(std::string text, read_file(given));
+    return TemplateSource{std::move(text), {}};
+  }
+  TRY_BIND(const std::string path, find_model(given));
+  TRY_BIND(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::open(path));
+  const auto* stored = checkpoint->chat_template();
+  if (stored == nullptr) return not_found("{}: the model has no chat template", path);
+  TemplateSource source{stored->text, {}};
+  const Result<Tokenizer> tokenizer = load_tokenizer(checkpoint->tokenizer());
+  if (tokenizer.ok()) source.special_tokens = template_tokens(*checkpoint, *tokenizer);
+  return source;
+}
+
+Result<Rendered> render_conversation(const TemplateSource& source, const Json& conversation, const CivilTime& now) {
+  TRY_BIND(ChatTemplate chat, ChatTemplate::parse(source.text));
   TRY_BIND(ChatInput input, chat_input_from_json(conversation));
+  if (input.special_tokens.empty()) input.special_tokens = source.special_tokens;
   input.now = now;
   return chat.render(input);
 }
@@ -44,7 +71,7 @@ Result<Rendered> render_line(const std::string& line, const CivilTime& now) {
     return invalid_argument("found no 'template', expected {{\"template\", \"context\" or \"conversation\"}}");
   }
   const std::string source = request["template"].get<std::string>();
-  if (request.contains("conversation")) return render_conversation(source, request["conversation"], now);
+  if (request.contains("conversation")) return render_conversation({source, {}}, request["conversation"], now);
   TRY_BIND(const JinjaTemplate parsed, JinjaTemplate::parse(source));
   return parsed.render(request.value("context", Json::object()), false, now);
 }
@@ -61,7 +88,7 @@ Result<CivilTime> clock_of(const RenderOptions& options) {
 }
 
 Result<std::string> render_files(const RenderOptions& options, const CivilTime& now) {
-  TRY_BIND(const std::string source, read_file(options.template_path));
+  TRY_BIND(const TemplateSource source, read_template(options.template_path));
   TRY_BIND(const std::string text, read_file(options.conversation_path));
   TRY_BIND(Json conversation, parse_json(text));
   if (conversation.is_array()) conversation = Json{{"messages", conversation}};
@@ -93,7 +120,7 @@ Status run_render(const RenderOptions& options) {
 void add_render_command(CLI::App& app) {
   auto options = std::make_shared<RenderOptions>();
   CLI::App* command = app.add_subcommand("render", "Render a chat template over a conversation");
-  command->add_option("TEMPLATE", options->template_path, "A Jinja chat template");
+  command->add_option("TEMPLATE", options->template_path, "A Jinja chat template, or a model for its own");
   command->add_option("CONVERSATION", options->conversation_path,
                       "JSON: messages, or an object with messages, tools, documents, add_generation_prompt, "
                       "continue_final_message, special, kwargs");

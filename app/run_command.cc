@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <cmath>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -15,18 +16,23 @@ struct RunFlags {
   ModelFlags model;
   SamplingFlags sampling;
   std::string prompt;
+  bool has_prompt = false;  ///< "" is one
   std::string system;
   bool raw = false;
 };
 
 Result<std::string> prompt_of(const RunFlags& flags) {
-  if (!flags.prompt.empty()) return flags.prompt;
+  const Error empty = invalid_argument("the prompt is empty; only with --raw may a model begin on its own");
+  if (flags.has_prompt) {
+    if (flags.prompt.empty() && !flags.raw) return empty;
+    return flags.prompt;
+  }
   if (::isatty(STDIN_FILENO) != 0) {
     return invalid_argument("no prompt; give one after MODEL or on standard input, or use vernier chat");
   }
   std::string text{std::istreambuf_iterator<char>(std::cin), {}};
   if (!text.empty() && text.back() == '\n') text.pop_back();
-  if (text.empty()) return invalid_argument("the prompt on standard input is empty");
+  if (text.empty()) return invalid_argument("no prompt after MODEL, and standard input is empty");
   return text;
 }
 
@@ -48,8 +54,9 @@ std::string_view name(FinishReason reason) {
   return reason == FinishReason::kStop ? "stop" : "length";
 }
 
+/// To three decimals: what comes after them is noise.
 double rate(size_t tokens, int64_t ns) {
-  return ns > 0 ? static_cast<double>(tokens) * 1e9 / static_cast<double>(ns) : 0;
+  return ns > 0 ? std::round(static_cast<double>(tokens) * 1e12 / static_cast<double>(ns)) / 1e3 : 0;
 }
 
 Status run(const RunFlags& flags) {
@@ -83,9 +90,9 @@ Status run(const RunFlags& flags) {
     return {};
   }
   if (answer.empty() || answer.back() != '\n') std::fputc('\n', stdout);
-  log_info("{} prompt tokens at {:.0f} tok/s, {} more at {:.1f} tok/s, seed {}", ids.size(),
-           rate(ids.size(), generated.prefill_ns), generated.tokens.size(), rate(decoded, generated.decode_ns),
-           options.sampling.seed);
+  log_info("{} prompt token{} at {:.0f} tok/s, {} more at {:.1f} tok/s, seed {}", ids.size(),
+           ids.size() == 1 ? "" : "s", rate(ids.size(), generated.prefill_ns), generated.tokens.size(),
+           rate(decoded, generated.decode_ns), options.sampling.seed);
   return {};
 }
 
@@ -96,11 +103,16 @@ void add_run_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("run", "Answer one prompt, streaming");
   flags->model.add_to(*command);
   flags->model.add_fallback_flag(*command);
-  command->add_option("PROMPT", flags->prompt, "The prompt (default: standard input)");
+  CLI::Option* prompt = command->add_option("PROMPT", flags->prompt, "The prompt (default: standard input)");
+  CLI::Option* named = command->add_option("-p,--prompt", flags->prompt, "The prompt, as llama.cpp spells it");
+  named->excludes(prompt);
   command->add_option("--system", flags->system, "A system message before it");
   command->add_flag("--raw", flags->raw, "Continue the prompt as plain text, without the chat template");
   flags->sampling.add_to(*command);
-  set_work(*command, [flags] { return run(*flags); });
+  set_work(*command, [flags, prompt, named] {
+    flags->has_prompt = prompt->count() + named->count() > 0;
+    return run(*flags);
+  });
 }
 
 }  // namespace vernier

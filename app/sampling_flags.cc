@@ -31,7 +31,9 @@ T first_of(const std::optional<T>& flag, const std::optional<double>& model, T f
 }  // namespace
 
 void SamplingFlags::add_to(CLI::App& command) {
-  command.add_option("--temperature", temperature, "0: always the likeliest token (default: the model's, else 0.7)");
+  command.add_option(
+      "--temperature", temperature,
+      "0: always the likeliest token (default: the model's, else 0.7; vernier serve: else 1, as the API has it)");
   command.add_option("--top-k", top_k, "Keep the k likeliest tokens; 0: all");
   command.add_option("--top-p", top_p,
                      "Keep the likeliest tokens of this mass together (default: the model's, else 0.95)");

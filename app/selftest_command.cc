@@ -109,6 +109,10 @@ Status run_selftest(const SelftestFlags& flags) {
     return invalid_argument("--only names no check; expected numbers such as T03, or a letter of {}", "TQRSCEMP");
   if (live) {
     print_rows(rows);
+    if (count_of(rows, 0, CheckOutcome::kFailed) > 0) {
+      fmt::print(
+          "\na server that plays a script (vernier serve script:FILE) may fail checks of what a model chooses\n");
+    }
   } else {
     fmt::print("{}\n", rows_json(rows, target).dump(2, ' ', false, ordered_json::error_handler_t::replace));
   }

@@ -8,6 +8,7 @@
 #include "api/serve_model.h"
 #include "app/commands.h"
 #include "app/model_flags.h"
+#include "app/number_flags.h"
 #include "server/api_routes.h"
 #include "server/http_server.h"
 #include "server/page_route.h"
@@ -40,7 +41,9 @@ void add_http_flags(CLI::App& command, ServeFlags& flags) {
   HttpServer::Options& http = flags.http;
   command.add_option("--host", http.host, "Address to listen on; warns where others can reach it without a key")
       ->capture_default_str();
-  command.add_option("--port", http.port, "Port to listen on; 0: any free one")->capture_default_str();
+  command.add_option("--port", http.port, "Port to listen on; 0: any free one")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
   command.add_option("--unix-socket", http.unix_socket, "Listens on this path instead");
   command.add_option("--api-key", flags.api_keys, "Key that requests must carry; may be given often");
   command.add_option("--api-key-file", flags.api_key_file, "File of keys, one a line");
@@ -95,7 +98,7 @@ void add_serving_flags(CLI::App& command, ServeFlags& flags) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   command.add_option("--kv-bytes", engine.cache_bytes, "Memory of keys and values; 0: four sequences of full length")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(byte_size());
   command.add_option("--block-tokens", engine.block_tokens, "Tokens of one cache block")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -114,8 +117,10 @@ void add_serving_flags(CLI::App& command, ServeFlags& flags) {
       ->capture_default_str();
   command.add_option("--chat-template", flags.chat_template_file, "File with a template instead of the model's own");
   command
-      .add_option("--generation-config", flags.generation_config,
-                  "Sampling where a request is silent: auto (the makers' advice) or openai")
+      .add_option(
+          "--generation-config", flags.generation_config,
+          "Sampling where a request is silent: auto (the makers' advice, else temperature 1 as the API has it) or "
+          "openai")
       ->check(CLI::IsMember({"auto", "openai"}))
       ->capture_default_str();
   command.add_flag("--strict-api", flags.strict, "Refuses unknown fields of requests instead of listing them");
@@ -239,6 +244,30 @@ ApiOptions api_options(const ServeFlags& flags) {
   return api;
 }
 
+/// A line for whoever runs the server; no warning, and there at the default level.
+template <class... Args>
+void tell(fmt::format_string<Args...> format, Args&&... args) {
+  if (log_level() > LogLevel::kWarning) return;
+  fmt::print(stderr, "{}\n", fmt::format(format, std::forward<Args>(args)...));
+}
+
+Result<std::unique_ptr<HttpServer>> start_listening(const ServeFlags& flags, MetricRegistry& registry, Router router) {
+  TRY_BIND(HttpServer::Options http, http_options(flags, registry));
+  Result<std::unique_ptr<HttpServer>> server = HttpServer::start(std::move(http), std::move(router));
+  if (server.ok() || server.error().code != ErrorCode::kUnavailable || !flags.http.unix_socket.empty()) return server;
+  Error error = server.error();
+  error.message += "; --port N takes another port, --port 0 any free one";
+  return error;
+}
+
+void tell_defaults(const ServedModel& model) {
+  if (!model.generates) return;
+  const SamplingParams& sampling = model.sampling;
+  tell("where a request is silent: temperature {:g}, top_p {:g}, top_k {}; repetition_penalty {:g}",
+       sampling.temperature, sampling.top_p, sampling.top_k > 0 ? std::to_string(sampling.top_k) : "off",
+       sampling.repetition_penalty);
+}
+
 Status serve(const ServeFlags& flags) {
   const StopSignals signals;
   MetricRegistry registry;
@@ -248,8 +277,8 @@ Status serve(const ServeFlags& flags) {
   Router router;
   add_api_routes(router, context);
   add_page_routes(router);
-  TRY_BIND(HttpServer::Options http, http_options(flags, registry));
-  TRY_BIND(std::unique_ptr<HttpServer> server, HttpServer::start(std::move(http), std::move(router)));
+  TRY_BIND(std::unique_ptr<HttpServer> server, start_listening(flags, registry, std::move(router)));
+  tell("{} listens and answers 503 while {} is loaded", server->address(), flags.model.model);
 
   TRY_BIND(context->model, open_model(flags, registry));
   const ServedModel& model = *context->model;
@@ -260,9 +289,11 @@ Status serve(const ServeFlags& flags) {
   context->readiness.set_stage(Readiness::Stage::kReady);
   fmt::print("{} is served at {}, {} tokens of context\n", model.name(), server->address(), model.context_tokens());
   std::fflush(stdout);
+  tell_defaults(model);
   const int signal = signals.wait();
-  log_info("signal {}: no new requests; {} under way", signal, server->requests_under_way());
-  server->drain(std::chrono::seconds(flags.grace_s));
+  tell("signal {}: no new requests; {} under way have {} s", signal, server->requests_under_way(), flags.grace_s);
+  const bool whole = server->drain(std::chrono::seconds(flags.grace_s));
+  tell("stopped; {}", whole ? "every answer was given whole" : "answers that took longer were cut off");
   server.reset();
   return {};
 }

@@ -27,7 +27,7 @@ Result<std::string> input_of(const json& line) {
   if (text != line.end() && text->is_string()) return text->get<std::string>();
   const auto hex = line.find("hex");
   if (hex != line.end() && hex->is_string()) return read_hex(hex->get<std::string>());
-  return invalid_argument("expected 'text', or 'hex' for bytes that are not UTF-8");
+  return invalid_argument(R"(expected {{"text": "Hello"}}, or {{"hex": "48ff"}} for bytes that are not UTF-8)");
 }
 
 /// {"text" or "hex", "add_special": false, "parse_special": true} to {"ids"}.
@@ -54,8 +54,8 @@ Status tokenize(const TokenizeFlags& flags) {
   TRY_BIND(const Tokenizer tokenizer, load_tokenizer(path));
   if (flags.json_lines) {
     std::ios::sync_with_stdio(false);
-    const bool good =
-        answer_json_lines(std::cin, std::cout, [&](const json& line) { return tokenize_line(tokenizer, line); });
+    const bool good = answer_json_lines(std::cin, std::cout, R"({"text": "Hello"})",
+                                        [&](const json& line) { return tokenize_line(tokenizer, line); });
     return good ? Status() : invalid_argument("some lines were refused; their answers say why");
   }
   EncodeOptions options{.add_special = flags.add_special, .parse_special = !flags.plain};
@@ -67,21 +67,24 @@ Status tokenize(const TokenizeFlags& flags) {
   for (const TokenId id : ids) {
     fmt::print("{:>8}  {}{}\n", id, shown(tokenizer, id), tokenizer.is_special(id) ? "  special" : "");
   }
-  fmt::print("{} tokens\n", ids.size());
+  fmt::print("{} token{}\n", ids.size(), ids.size() == 1 ? "" : "s");
   return {};
 }
 
 }  // namespace
 
 void add_tokenize_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("tokenize", "text to token ids");
+  CLI::App* command = app.add_subcommand(
+      "tokenize", "text to token ids; <|special|> tokens in it are taken for what they are, unlike in POST /tokenize");
   auto flags = std::make_shared<TokenizeFlags>();
   command->add_option("TOKENIZER", flags->tokenizer, "tokenizer.json, its folder, a GGUF file or a model")->required();
   command->add_option("TEXT", flags->text, "the text; without --jsonl");
   command->add_flag("--jsonl", flags->json_lines,
-                    R"(answer JSON lines: {"text" or "hex", "add_special", "parse_special"} to {"ids"})");
+                    R"(answer JSON lines: {"text" or "hex", "add_special": false, "parse_special": true} to {"ids"})");
   command->add_flag("--add-special", flags->add_special, "put the tokenizer's special tokens around the text");
-  command->add_flag("--plain", flags->plain, "take special tokens in the text for ordinary text");
+  command->add_flag(
+      "--plain", flags->plain,
+      "take special tokens in the text for ordinary text, as POST /tokenize does unless parse_special is true");
   set_work(*command, [flags] { return tokenize(*flags); });
 }
 

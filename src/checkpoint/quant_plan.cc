@@ -86,7 +86,7 @@ WeightDecision QuantPlan::decide(std::string_view module) const {
     take(*every_linear);
     decision.only_if_stored = only_if_stored || is_kept_by_convention(module);
   } else {
-    decision.rule = fmt::format("no rule of {}", origin);
+    decision.rule = fmt::format("the default of {}", origin);
   }
   return decision;
 }

@@ -92,6 +92,11 @@ Status resolve(const ModelShape& shape, EngineOptions& options) {
     options.max_step_rows = std::max(options.max_step_rows, whole_prompt_rows(options) + options.max_sequences - 1);
     options.prefix_cache = false;
   }
+  const int64_t least = bytes_of(shape, classes_for(shape, options, 1), options.block_tokens);
+  if (options.cache_bytes > 0 && options.cache_bytes < least) {
+    return invalid_argument("a cache of {} bytes (--kv-bytes), expected at least {}: one block of {} tokens",
+                            options.cache_bytes, least, options.block_tokens);
+  }
   return {};
 }
 

@@ -4,12 +4,30 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "text/vocabulary.h"
 
 namespace vernier {
+namespace {
+
+/// For each field once: a client that sends one sends it with every request. Its names are the client's to choose, so
+/// there is an end to them.
+void warn_once(const std::string& field) {
+  constexpr size_t kMostNames = 100;
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  {
+    std::lock_guard lock(mutex);
+    if (told.size() >= kMostNames || !told.insert(field).second) return;
+  }
+  log_warning("requests have the field {}, which changes nothing here (told once)", field);
+}
+
+}  // namespace
 
 void RunningAnswers::add(const std::shared_ptr<Answer>& answer) {
   std::lock_guard lock(mutex_);
@@ -50,7 +68,9 @@ Result<Json> read_json_body(const HttpRequest& request) {
   const std::string_view type = request.headers.get("Content-Type");
   const std::string_view kind = type.substr(0, type.find_first_of("; "));
   if (!kind.empty() && !equal_ignoring_case(kind, "application/json")) {
-    return invalid_argument("the content type is '{}', expected application/json", kind.substr(0, 80));
+    return invalid_argument(
+        "the content type is '{}', expected application/json; with curl add -H 'Content-Type: application/json'",
+        kind.substr(0, 80));
   }
   return parse_body(request.body);
 }
@@ -61,8 +81,11 @@ HeaderList ignored_header(const std::vector<std::string>& ignored) {
   std::string names;
   for (const std::string& name : ignored) {
     if (names.size() > 1000) break;
+    std::string shown;
+    for (char c : name.substr(0, 80)) shown += c > ' ' && c < 0x7F && c != ',' ? c : '?';
+    warn_once(shown);
     if (!names.empty()) names += ", ";
-    for (char c : name.substr(0, 80)) names += c > ' ' && c < 0x7F && c != ',' ? c : '?';
+    names += shown;
   }
   headers.add("x-ignored-params", names);
   return headers;

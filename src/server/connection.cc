@@ -382,7 +382,10 @@ void Connection::log_access(double seconds) {
   if (metrics.requests) metrics.requests->set(static_cast<double>(left));
   if (metrics.clients_lagged && exchange_->lagged()) metrics.clients_lagged->add();
   metrics.request_ended(route_, status, seconds);
-  if (!transport_->options.access_log || log_level() > LogLevel::kInfo) return;
+  // What asks for health wants to hear of 503.
+  const bool refused = status >= 400 && status != kClientClosed && !route_.starts_with("/health");
+  const LogLevel level = refused ? LogLevel::kWarning : LogLevel::kInfo;
+  if (!transport_->options.access_log || log_level() > level) return;
   std::string line = R"({"request_id":)";
   append_json_string(line, exchange_->request_id());
   line += R"(,"remote":)";
@@ -390,8 +393,12 @@ void Connection::log_access(double seconds) {
   line += R"(,"request":)";
   append_json_string(line, std::string_view(request_line_).substr(0, 256));
   line += fmt::format(R"(,"status":{},"bytes":{},"ms":{:.3f})", status, answer_bytes_, seconds * 1e3);
+  if (refused) {
+    line += R"(,"error":)";
+    append_json_string(line, exchange_->refusal());
+  }
   line += time_parts_json(exchange_->time_parts(), seconds);
-  log_info("{}}}", line);
+  log(level, "{}}}", line);
 }
 
 void Connection::update_deadline() {

@@ -64,6 +64,17 @@ GrammarSpec text_spec(GrammarSpec::Kind kind, std::string text) {
   return spec;
 }
 
+Result<GrammarSpec> choice_spec(const Json& choices, const std::string& place) {
+  if (choices.empty()) return bad_field(place, "{} is empty, expected at least one string", place);
+  GrammarSpec spec;
+  spec.kind = GrammarSpec::Kind::kChoice;
+  for (const Json& choice : choices) {
+    if (!choice.is_string()) return bad_field(place, "{} holds {}, expected strings", place, describe_json(choice));
+    spec.choices.push_back(choice.get<std::string>());
+  }
+  return spec;
+}
+
 Result<GrammarSpec> structured_spec(const Json& value, const std::string& place) {
   if (value.size() != 1)
     return bad_field(place, "{} has {} members, expected one of json, regex, choice, grammar, json_object", place,
@@ -77,15 +88,7 @@ Result<GrammarSpec> structured_spec(const Json& value, const std::string& place)
     return schema_spec(schema, where);
   }
   if (key == "json_object" && inner == true) return GrammarSpec{};
-  if (key == "choice" && inner.is_array() && !inner.empty()) {
-    GrammarSpec spec;
-    spec.kind = GrammarSpec::Kind::kChoice;
-    for (const Json& choice : inner) {
-      if (!choice.is_string()) return bad_field(where, "{} holds {}, expected strings", where, describe_json(choice));
-      spec.choices.push_back(choice.get<std::string>());
-    }
-    return spec;
-  }
+  if (key == "choice" && inner.is_array() && !inner.empty()) return choice_spec(inner, where);
   if (key == "regex" && inner.is_string()) return text_spec(GrammarSpec::Kind::kRegex, inner.get<std::string>());
   if (key == "grammar" && inner.is_string()) return text_spec(GrammarSpec::Kind::kEbnf, inner.get<std::string>());
   return bad_field(where, "{} is not understood, expected json, regex, choice, grammar or json_object", where);
@@ -121,14 +124,24 @@ Result<std::optional<Constraint>> read_constraint(const Fields& fields) {
     TRY_BIND(GrammarSpec spec, structured_spec(*value, fields.spelling("structured_outputs")));
     TRY_STATUS(add("structured_outputs", std::move(spec)));
   }
-  if (auto regex = fields.text("regex"))
-    TRY_STATUS(add("regex", text_spec(GrammarSpec::Kind::kRegex, std::move(*regex))));
-  if (auto text = fields.text("grammar"))
-    TRY_STATUS(add("grammar", text_spec(GrammarSpec::Kind::kEbnf, std::move(*text))));
-  if (const Json* schema = fields.find("json_schema")) {
-    TRY_BIND(GrammarSpec spec, schema_text_spec(*schema, fields.spelling("json_schema")));
-    TRY_STATUS(add("json_schema", std::move(spec)));
+  // The guided_ ones are vLLM's.
+  for (const char* name : {"regex", "guided_regex"}) {
+    if (auto text = fields.text(name)) TRY_STATUS(add(name, text_spec(GrammarSpec::Kind::kRegex, std::move(*text))));
   }
+  for (const char* name : {"grammar", "guided_grammar"}) {
+    if (auto text = fields.text(name)) TRY_STATUS(add(name, text_spec(GrammarSpec::Kind::kEbnf, std::move(*text))));
+  }
+  for (const char* name : {"json_schema", "guided_json"}) {
+    const Json* schema = fields.find(name);
+    if (schema == nullptr) continue;
+    TRY_BIND(GrammarSpec spec, schema_text_spec(*schema, fields.spelling(name)));
+    TRY_STATUS(add(name, std::move(spec)));
+  }
+  if (const Json* choices = fields.find("guided_choice")) {
+    TRY_BIND(GrammarSpec spec, choice_spec(*choices, fields.spelling("guided_choice")));
+    TRY_STATUS(add("guided_choice", std::move(spec)));
+  }
+  if (fields.flag("guided_json_object")) TRY_STATUS(add("guided_json_object", GrammarSpec{}));
   return found;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/clock.h"
@@ -87,6 +88,7 @@ void Exchange::end_with(const ApiError& error) {
   if (phase_ != Phase::kFlowing) {
     HttpResponse response = error.response();
     phase_ = Phase::kEnded;
+    refusal_ = response.body;
     append_head(response.status, response.headers, fmt::format("Content-Length: {}\r\n", response.body.size()));
     if (!facts_.head_only) framed_ += response.body;
     wake();
@@ -109,6 +111,7 @@ bool Exchange::send(HttpResponse response) {
   if (lost_ || phase_ == Phase::kFlowing || phase_ == Phase::kEnded) return false;
   forgotten = take_callback();
   phase_ = Phase::kEnded;
+  if (response.status >= 400) refusal_ = response.body;
   std::string length;
   if (!has_no_body(response.status)) length = fmt::format("Content-Length: {}\r\n", response.body.size());
   append_head(response.status, response.headers, length);
@@ -192,6 +195,19 @@ void Exchange::account(std::vector<TimePart> parts) {
 std::vector<TimePart> Exchange::time_parts() const {
   std::lock_guard lock(mutex_);
   return time_parts_;
+}
+
+std::string Exchange::refusal() const {
+  std::string body;
+  {
+    std::lock_guard lock(mutex_);
+    body = refusal_;
+  }
+  constexpr size_t kMostBytes = 300;
+  const auto whole = nlohmann::json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (!whole.is_object() || !whole.contains("error") || !whole["error"].is_object()) return "";
+  const auto message = whole["error"].value("message", nlohmann::json());
+  return message.is_string() ? message.get<std::string>().substr(0, kMostBytes) : "";
 }
 
 void Exchange::abandon() {

@@ -79,6 +79,8 @@ class Exchange : public ResponseStream {
   bool ended() const;
   bool lagged() const;
   std::vector<TimePart> time_parts() const;
+  /// Why the request was refused, where it was.
+  std::string refusal() const;
 
  private:
   // kHeld: begun, and the status has not gone out.
@@ -99,6 +101,7 @@ class Exchange : public ResponseStream {
   Phase phase_ = Phase::kOpen;
   int status_ = 0;
   std::vector<TimePart> time_parts_;
+  std::string refusal_;  // the body that said so
   HeaderList held_;      // fields of a begun answer
   std::string framed_;   // to be sent as it is
   std::string payload_;  // to be sent as a chunk

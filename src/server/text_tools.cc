@@ -21,7 +21,7 @@ Result<Prompt> prompt_to_tokenize(const ServedModel& model, Fields& fields) {
     return chat_prompt(model, input);
   }
   const auto text = fields.text("prompt");
-  if (!text) return bad_field("prompt", "expected a text in prompt, or messages");
+  if (!text) return bad_field("prompt", "expected a text in prompt (or text, or content), or messages");
   Prompt prompt;
   prompt.text = *text;
   EncodeOptions options{.add_special = fields.flag("add_special_tokens", true),

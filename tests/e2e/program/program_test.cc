@@ -88,6 +88,41 @@ TEST(EndToEnd, AFullDiskIsNoSuccess) {
   EXPECT_EQ(vernier("inspect --json " + tiny_model("llama") + " >/dev/full", true).exit_code, 1);
 }
 
+// Lines for programs go through a stream of their own, which the check of standard output did not see.
+TEST(EndToEnd, AFullDiskIsNoSuccessForLinesEither) {
+  const std::string tokenizer = std::string(VERNIER_TEST_DATA) + "/tokenizers/mini-merges.json";
+  testing::TempFolder folder;
+  const std::string lines = folder.write("lines", "{\"text\":\"a\"}\n");
+  EXPECT_EQ(vernier("tokenize " + tokenizer + " --jsonl >/dev/full <" + lines).exit_code, 1);
+}
+
+TEST(EndToEnd, ARefusedArgumentSaysWhatWasExpected) {
+  const std::string model = tiny_model("llama");
+  const std::pair<std::string, const char*> cases[] = {
+      {"run " + model + " ''", "the prompt is empty; only with --raw"},
+      {"run " + model + " hi there", "goes in quotes"},
+      {"run '' hi", "MODEL is empty"},
+      {"run " + model + " hi -p there", "-p"},
+      {"logits", "MODEL, --ids and --out are required"},
+      {"logits " + model + " --ids none.json --out x", "'[[1, 2], [3]]'"},
+      {"run " + model + " hi --seed -1", "--seed"},
+      {"serve " + model + " --kv-bytes 99999999999999999999", "--kv-bytes"},
+      {"serve " + model + " --port 99999", "--port 99999: expected 0 to 65535"},
+  };
+  for (const auto& [command, message] : cases) {
+    const Outcome outcome = vernier(command + " </dev/null", true);
+    EXPECT_NE(outcome.output.find(message), std::string::npos) << command << "\n" << outcome.output;
+    EXPECT_EQ(outcome.exit_code, command.find("none.json") != std::string::npos ? 3 : 2) << command;
+  }
+}
+
+TEST(EndToEnd, TokenIdsMayStandOnTheCommandLine) {
+  testing::TempFolder folder;
+  const std::string out = folder.path("out.safetensors");
+  const Outcome outcome = vernier("logits " + tiny_model("llama") + " --ids '[[1, 2], [3]]' --out " + out, true);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+}
+
 TEST(EndToEnd, TokenizesBothWaysAndRendersOverJsonLines) {
   const std::string tokenizer = std::string(VERNIER_TEST_DATA) + "/tokenizers/mini-merges.json";
   testing::TempFolder folder;

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "app/commands.h"
+#include "app/number_flags.h"
 
 namespace vernier {
 namespace {
@@ -30,6 +31,12 @@ class Program : public ::testing::Test {
       command->add_option("--top-k", top_k_);
       command->add_option("--stop", stops_);
       command->add_flag("--fast", fast_);
+      command->add_option("--seed", seed_);
+      command->add_option("--port", port_)->check(CLI::Range(0, 65535));
+      command->add_option("--bytes", bytes_)->transform(byte_size());
+      CLI::App* other = app.add_subcommand("other", "another");
+      other->add_option("--ids", ids_)->required();
+      other->add_option("--out", ids_)->required();
       set_work(*command, [this]() -> Status {
         isa_ = global_options().isa;
         if (failure_) return *failure_;
@@ -51,6 +58,10 @@ class Program : public ::testing::Test {
   std::string model_;
   std::vector<std::string> stops_;
   int top_k_ = 40;
+  std::optional<uint64_t> seed_;
+  uint16_t port_ = 0;
+  int64_t bytes_ = 0;
+  std::string ids_;
   bool fast_ = false;
   std::string isa_;
   std::optional<Error> failure_;
@@ -87,8 +98,73 @@ TEST_F(Program, AnUnknownNameIsAnErrorWithTheNearestOne) {
   EXPECT_THAT(error_, HasSubstr("unknown command tyr; did you mean try?"));
   EXPECT_EQ(run({"try", "m", "more"}), ExitCode::kUsage);
   EXPECT_THAT(error_, HasSubstr("unexpected argument more"));
+  EXPECT_EQ(run({"help", "tyr"}), ExitCode::kUsage);
+  EXPECT_THAT(error_, HasSubstr("unknown command tyr; did you mean try?"));
   EXPECT_EQ(run({"try", "--top-k", "many"}), ExitCode::kUsage);
   EXPECT_EQ(run({}), ExitCode::kUsage);
+}
+
+// Hints of a letter's distance were "-h" for every short flag, and "--stop" for "--dtype".
+TEST_F(Program, AFlagOfAnotherEngineIsAnsweredByItsMeaning) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"-ngl", "not needed"},
+      {"--tensor-parallel-size", "not built"},
+      {"--trust-remote-code", "not needed"},
+      {"--dtype", "--numerics exact"},
+      {"-v", "--log-level"},
+  };
+  for (const auto& [flag, advice] : cases) {
+    EXPECT_EQ(run({"try", "m", flag, "1"}), ExitCode::kUsage);
+    EXPECT_THAT(error_, HasSubstr(std::string("unknown flag ") + flag + ": "));
+    EXPECT_THAT(error_, HasSubstr(advice));
+  }
+  EXPECT_EQ(run({"try", "m", "-x"}), ExitCode::kUsage);
+  EXPECT_THAT(error_, ::testing::Not(HasSubstr("did you mean")));
+  EXPECT_EQ(run({"other", "--top-k", "1"}), ExitCode::kUsage);
+  EXPECT_THAT(error_, HasSubstr("unknown flag --top-k; vernier try takes it"));
+}
+
+TEST_F(Program, NumbersAreNeverClamped) {
+  for (const char* value : {"99999999999999999999999", "-1", "1.5", "x", ""}) {
+    EXPECT_EQ(run({"try", std::string("--seed=") + value}), ExitCode::kUsage) << value;
+    EXPECT_THAT(error_, HasSubstr("--seed")) << value;
+  }
+  EXPECT_EQ(run({"try", "--seed", "18446744073709551615"}), ExitCode::kSuccess) << error_;
+  EXPECT_EQ(seed_, 18446744073709551615U);
+  EXPECT_EQ(run({"try", "--seed", "010"}), ExitCode::kSuccess) << error_;
+  EXPECT_EQ(seed_, 10U) << "no octal";
+  EXPECT_EQ(run({"try", "--port", "99999"}), ExitCode::kUsage);
+  EXPECT_THAT(error_, HasSubstr("--port 99999: expected 0 to 65535"));
+  EXPECT_EQ(run({"try", "--top-k", "99999999999"}), ExitCode::kUsage);
+  EXPECT_THAT(error_, HasSubstr("--top-k 99999999999: expected a whole number from -2147483648 to 2147483647"));
+  for (const auto& [text, bytes] : {std::pair{"512", 512LL}, {"4KiB", 4096LL}, {"4 kb", 4000LL}, {"2g", 2LL << 30}}) {
+    EXPECT_EQ(run({"try", "--bytes", text}), ExitCode::kSuccess) << error_;
+    EXPECT_EQ(bytes_, bytes) << text;
+  }
+  for (const char* text : {"99999999999999999999", "9999999999g", "-1", "g", "1 apple"}) {
+    EXPECT_EQ(run({"try", std::string("--bytes=") + text}), ExitCode::kUsage) << text;
+    EXPECT_THAT(error_, HasSubstr("--bytes: ")) << text;
+  }
+}
+
+TEST_F(Program, ABadValueSaysWhereItCameFrom) {
+  ::setenv("VERNIER_ARG_TOP_K", "many", 1);
+  EXPECT_EQ(run({"try"}), ExitCode::kUsage);
+  EXPECT_THAT(error_, HasSubstr("--top-k: 'many' is no whole number (from the environment: VERNIER_ARG_TOP_K)"));
+  EXPECT_EQ(run({"try", "--config", config("\n[try]\nport = 99999\n")}), ExitCode::kUsage);
+  EXPECT_THAT(error_, HasSubstr(".toml:3: port = 99999: --port 99999: expected 0 to 65535"));
+}
+
+TEST_F(Program, AllThatIsMissingIsSaidAtOnce) {
+  EXPECT_EQ(run({"other"}), ExitCode::kUsage);
+  EXPECT_THAT(error_, HasSubstr("--ids and --out are required"));
+}
+
+// --config /dev/zero never ended.
+TEST_F(Program, AConfigurationIsARegularFileOfItsSize) {
+  EXPECT_EQ(run({"try", "--config", "/dev/zero"}), ExitCode::kUsage);
+  EXPECT_EQ(run({"try", "--config", ::testing::TempDir()}), ExitCode::kUsage);
+  EXPECT_EQ(run({"try", "--config", config(std::string(2 << 20, '#'))}), ExitCode::kUsage);
 }
 
 TEST_F(Program, TheCommandLineWinsOverTheEnvironmentAndThatOverTheFile) {
@@ -125,6 +201,12 @@ TEST_F(Program, HelpAndVersionSucceed) {
   EXPECT_THAT(output_, HasSubstr("Exit codes: 0 success"));
   EXPECT_EQ(run({"--version"}), ExitCode::kSuccess);
   EXPECT_THAT(output_, ::testing::MatchesRegex("vernier [0-9.]+\n"));
+  EXPECT_EQ(run({"-v"}), ExitCode::kSuccess);
+  EXPECT_THAT(output_, ::testing::MatchesRegex("vernier [0-9.]+\n"));
+  EXPECT_EQ(run({"help"}), ExitCode::kSuccess);
+  EXPECT_THAT(output_, HasSubstr("Exit codes: 0 success"));
+  EXPECT_EQ(run({"help", "try"}), ExitCode::kSuccess);
+  EXPECT_THAT(output_, HasSubstr("--top-k"));
   EXPECT_EQ(run({"--help-aliases"}), ExitCode::kSuccess);
   EXPECT_THAT(output_, HasSubstr("--n-predict"));
   EXPECT_EQ(run({"try", "--help"}), ExitCode::kSuccess);

@@ -305,5 +305,22 @@ TEST_F(HttpTransport, LogsOneJsonLineForEachRequest) {
   EXPECT_EQ(log.find("secret"), std::string::npos) << "queries may hold what a log must not";
 }
 
+TEST_F(HttpTransport, LogsARefusedRequestAtTheDefaultLevel) {
+  HttpServer::Options options = testing::test_options();
+  options.access_log = true;
+  serve(options);
+  ::testing::internal::CaptureStderr();
+  {
+    RawClient client(server_->port());
+    client.ask(get("/none", "X-Request-Id: abc\r\n"));
+    client.ask(post("/echo", "hello", "X-Request-Id: served\r\n"));
+  }
+  server_.reset();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr(R"(warning: {"request_id":"abc")"));
+  EXPECT_THAT(log, HasSubstr(R"("error":")")) << "and why";
+  EXPECT_EQ(log.find("served"), std::string::npos) << "an answer is no warning";
+}
+
 }  // namespace
 }  // namespace vernier

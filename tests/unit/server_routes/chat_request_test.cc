@@ -115,6 +115,32 @@ TEST(Constraints, AreReadOrRefused) {
   }
 }
 
+// vLLM's former spellings mean what structured_outputs means, and no two of all those spellings may be given.
+TEST(Constraints, OfVllmsGuidedFieldsAreHonoured) {
+  using Kind = GrammarSpec::Kind;
+  const std::tuple<const char*, Kind, const char*> cases[] = {
+      {R"({"guided_json":{"type":"object"}})", Kind::kJsonSchema, "guided_json"},
+      {R"({"guided_json":"{\"type\":\"object\"}"})", Kind::kJsonSchema, "guided_json"},
+      {R"({"guided_regex":"[ab]"})", Kind::kRegex, "guided_regex"},
+      {R"({"guided_choice":["a","b"]})", Kind::kChoice, "guided_choice"},
+      {R"({"guided_grammar":"root ::= \"a\""})", Kind::kEbnf, "guided_grammar"},
+      {R"({"guided_json_object":true})", Kind::kJsonObject, "guided_json_object"},
+  };
+  for (const auto& [body, kind, name] : cases) {
+    const auto constraint = constraint_of(body);
+    ASSERT_TRUE(constraint.ok() && constraint->has_value()) << body;
+    EXPECT_EQ((*constraint)->spec.kind, kind) << body;
+    EXPECT_EQ((*constraint)->field, name);
+  }
+  EXPECT_EQ((*constraint_of(R"({"guided_json":{"type":"object"}})"))->spec.text, R"({"type":"object"})");
+  for (const char* body : {R"({"guided_regex":"a","regex":"a"})", R"({"guided_json":{},"guided_choice":["a"]})",
+                           R"({"guided_grammar":"root ::= \"a\"","response_format":{"type":"json_object"}})",
+                           R"({"guided_choice":[]})", R"({"guided_choice":[1]})", R"({"guided_json":"no schema"})"}) {
+    EXPECT_FALSE(constraint_of(body).ok()) << body;
+  }
+  EXPECT_FALSE(Fields::check(Json::parse(R"({"guided_whitespace_pattern":" "})"), kOnChat, false).ok());
+}
+
 // A forced call leaves no text for a format to rule; a free one does, unless nothing else rules and a schema is strict.
 TEST(Constraints, JoinWithTools) {
   const std::string open = std::string("{") + kTwoTools;

@@ -235,6 +235,17 @@ TEST(ChatRoute, RefusesWhatTheQueueCannotHold) {
 }
 
 // T22: unknown fields are listed, or refused where the server is strict.
+// The log of a server says it too, at its default level, and not with every request.
+TEST(ChatRoute, WarnsOnceOfAFieldThatChangesNothing) {
+  RouteFixture fixture(kPlainScript);
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) fixture.chat("x", {{"a_field_told_once", 1}});
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  const size_t first = log.find("a_field_told_once");
+  ASSERT_NE(first, std::string::npos) << log;
+  EXPECT_EQ(log.find("a_field_told_once", first + 1), std::string::npos) << log;
+}
+
 TEST(ChatRoute, ListsWhatItIgnored) {
   RouteFixture fixture(kPlainScript);
   EXPECT_EQ(fixture.chat("x", {{"no_such_field", 1}, {"another", 2}})->headers().get("x-ignored-params"),

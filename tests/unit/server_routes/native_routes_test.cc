@@ -24,6 +24,13 @@ TEST(NativeRoutes, TokenizeAndBack) {
     EXPECT_EQ(fixture.post("/v1/detokenize", {{"tokens", answer["tokens"]}})->json()["prompt"], text);
   }
   EXPECT_EQ(fixture.post("/detokenize", {{"tokens", {99999999}}})->status(), 400);
+  const json ids = fixture.post("/tokenize", {{"prompt", "Hi"}})->json()["tokens"];
+  EXPECT_EQ(fixture.post("/tokenize", {{"text", "Hi"}})->json()["tokens"], ids) << "as SGLang spells it";
+  EXPECT_EQ(fixture.post("/tokenize", {{"content", "Hi"}})->json()["tokens"], ids) << "as llama.cpp spells it";
+  const std::string nothing = fixture.post("/tokenize", json::object())->json()["error"]["message"];
+  for (const char* field : {"prompt", "text", "content", "messages"}) {
+    EXPECT_NE(nothing.find(field), std::string::npos) << nothing;
+  }
 }
 
 // F119: the rendered prompt.

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace vernier {
+
+/// What was wrong with a command line, and what to write instead.
+struct UsageError {
+  std::string message;
+  std::string command;  ///< "run", "bench serve"; empty where none is known
+};
+
+/// Of the error that parsing `arguments` (in our spelling) ended with.
+UsageError explain_usage(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments);
+
+}  // namespace vernier
