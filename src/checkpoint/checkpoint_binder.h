@@ -72,6 +72,7 @@ class CheckpointBinder : public Binder {
  private:
   /// Marks a tensor as used; refuses one that already is.
   Status take(const StoredTensor& tensor, const std::string& bound_as, TensorUse use);
+  /// Refuses numbers that are none, and quantises where that is asked.
   Status rewrite(std::span<const WeightPart> parts, PackUse use, std::vector<QTensor>& segments);
   void note_unused_scales();
   void note_rewritten();
@@ -83,6 +84,7 @@ class CheckpointBinder : public Binder {
   BindProgress state_;
   Status cache_scales_;
   int64_t input_scales_ = 0;
+  bool computes_;  // the numbers are used: whoever only counts must not read a mapped file from end to end
   bool head_is_tied_copy_;
 };
 

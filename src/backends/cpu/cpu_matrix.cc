@@ -18,9 +18,9 @@ struct PartPlan {
   Fp8Plan fp8 = {};
 };
 
-PartPlan plan_part(const QTensor& tensor) {
+PartPlan plan_part(const QTensor& tensor, ThreadPool& pool) {
   if (std::optional<PanelFormat> format = native_format(tensor.codec().id)) return {&tensor, *format, true};
-  Fp8Plan fp8 = plan_fp8(tensor);
+  Fp8Plan fp8 = plan_fp8(tensor, pool);
   if (fp8.refused.code != ReasonCode::kChosen) return {&tensor, PanelFormat::kF32, false, std::move(fp8)};
   const PanelFormat format = fp8.format;
   return {&tensor, format, false, std::move(fp8)};
@@ -136,7 +136,7 @@ Result<std::shared_ptr<const CpuMatrix>> pack_matrix(std::span<const QTensor> pa
   int64_t rows = 0;
   for (const QTensor& part : parts) {
     CHECK(part.cols() == cols, "parts of {} and {} columns in one matrix", cols, part.cols());
-    plans.push_back(plan_part(part));
+    plans.push_back(plan_part(part, pool));
     MatrixSegment segment;
     segment.layout = panel_layout(plans.back().format, lanes, cols, plans.back().fp8.group);
     segment.fp8_refused = plans.back().fp8.refused;

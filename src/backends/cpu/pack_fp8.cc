@@ -1,6 +1,7 @@
 #include "backends/cpu/pack_fp8.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
@@ -9,6 +10,32 @@
 
 namespace vernier {
 namespace {
+
+/// Whether one of the codes is no number: E4M3's NaN, E5M2's NaNs and infinities. Eight codes at a time: adding the
+/// lowest bit carries into a byte's sign where all bits of the mask are set, and nowhere else.
+bool has_special_code(Element element, const uint8_t* codes, size_t count) {
+  const uint64_t every = 0x0101010101010101u;
+  const uint64_t mask = every * (element == Element::kE4M3 ? 0x7F : 0x7C);
+  const uint64_t lowest = every * (element == Element::kE4M3 ? 0x01 : 0x04);
+  uint64_t found = 0;
+  for (size_t i = 0; i < count; i += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, codes + i, std::min<size_t>(8, count - i));
+    found |= ((word & mask) + lowest) & every * 0x80;
+  }
+  return found != 0;
+}
+
+bool has_special_code(const QTensor::View& view, ThreadPool& pool) {
+  constexpr size_t kEach = 256 << 10;
+  std::atomic<bool> found = false;
+  pool.parallel_for(static_cast<int>((view.codes.size() + kEach - 1) / kEach), [&](int chunk) {
+    const size_t begin = static_cast<size_t>(chunk) * kEach;
+    const auto* codes = reinterpret_cast<const uint8_t*>(view.codes.data());
+    if (has_special_code(view.codec.element, codes + begin, std::min(kEach, view.codes.size() - begin))) found = true;
+  });
+  return found;
+}
 
 /// Columns of a scale in the panel: the codec's, or a part of them; 0 where no panel can hold them.
 int panel_group(int group_cols) {
@@ -45,7 +72,7 @@ int64_t first_scale(const QTensor::View& view, int64_t row) {
 
 }  // namespace
 
-Fp8Plan plan_fp8(const QTensor& tensor) {
+Fp8Plan plan_fp8(const QTensor& tensor, ThreadPool& pool) {
   const QTensor::View view = tensor.view();
   const Codec& codec = view.codec;
   CHECK(codec.packing == Packing::kPlain && (codec.element == Element::kE4M3 || codec.element == Element::kE5M2),
@@ -66,6 +93,10 @@ Fp8Plan plan_fp8(const QTensor& tensor) {
   // As float32 or as an E8M0 byte, a scale in the panel's units must be finite.
   if (float most = largest_scale(view); most >= 0x1p119f) {
     plan.refused = {ReasonCode::kCodec, fmt::format("a scale of {:g}; needs scales below 2^119", most)};
+    return plan;
+  }
+  if (has_special_code(view, pool)) {
+    plan.refused = {ReasonCode::kCodec, "a code that is NaN or infinite; needs codes that are numbers"};
     return plan;
   }
   if (!each_row) return plan;

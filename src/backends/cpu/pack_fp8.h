@@ -18,8 +18,9 @@ struct Fp8Plan {
   Reason refused = {};           ///< kChosen: as its codes
 };
 
-/// CHECKs that the codec is E4M3 or E5M2, one code after another.
-Fp8Plan plan_fp8(const QTensor& tensor);
+/// CHECKs that the codec is E4M3 or E5M2, one code after another. Reads all codes: a NaN or an infinity among them
+/// would need more of every kernel than its worth.
+Fp8Plan plan_fp8(const QTensor& tensor, ThreadPool& pool);
 
 /// Writes row `row` of `tensor` as row `lane` of a zeroed panel.
 void pack_fp8_row(const QTensor::View& tensor, int64_t row, const PanelLayout& layout, int lane, uint8_t* panel);

@@ -137,14 +137,14 @@ TEST(CpuFp8, ARowIsTheSameAloneAndInACrowd) {
   }
 }
 
-/// Codes 0 to 255, those that are numbers, in every lane and place of a vector, scales of every size.
-QTensor every_code(const Codec& codec) {
+/// Codes 0 to 255 in every lane and place of a vector, scales of every size.
+QTensor every_code(const Codec& codec, bool numbers_only) {
   const int64_t rows = 21, cols = 516;
   std::vector<std::byte> codes;
   for (int64_t i = 0; i < rows * cols; ++i) {
     auto code = static_cast<uint8_t>(i * 7 + i / cols);
     const float value = codec.element == Element::kE4M3 ? e4m3_to_f32(code) : e5m2_to_f32(code);
-    if (!std::isfinite(value)) code = 0x81;
+    if (numbers_only && !std::isfinite(value)) code = 0x81;
     codes.push_back(std::byte{code});
   }
   const auto groups = static_cast<size_t>(codec.groups_down(rows) * codec.groups_across(cols));
@@ -174,20 +174,24 @@ std::vector<Codec> block_codecs() {
   return all;
 }
 
-// CPU-11, TENSOR-2: minus zero and subnormals among them.
+// CPU-11, TENSOR-2: minus zero, subnormals, and, where a matrix has them, NaN and infinities.
 TEST(CpuFp8, EveryCodeDecodesToItsBits) {
   for (const Codec& codec : block_codecs()) {
-    const QTensor tensor = every_code(codec);
-    std::vector<float> want(static_cast<size_t>(tensor.cols())), got(want.size());
-    for (Isa isa : machine_isas()) {
-      const auto matrix = packed(tensor, isa, Numerics::kExact);
-      EXPECT_EQ(is_fp8(matrix->segments()[0].layout.format), codec.group_cols != 6) << codec.name;
-      for (int64_t row = 0; row < tensor.rows(); ++row) {
-        tensor.decode_row(row, want);
-        decode_packed_row(*matrix, row, got.data());
-        for (size_t c = 0; c < want.size(); ++c) {
-          ASSERT_EQ(std::memcmp(&want[c], &got[c], 4), 0) << codec.name << " " << name(isa) << " row " << row << " col "
-                                                          << c << ": " << got[c] << ", not " << want[c];
+    for (bool numbers_only : {true, false}) {
+      const QTensor tensor = every_code(codec, numbers_only);
+      std::vector<float> want(static_cast<size_t>(tensor.cols())), got(want.size());
+      for (Isa isa : machine_isas()) {
+        const auto matrix = packed(tensor, isa, Numerics::kExact);
+        const bool codes = is_fp8(matrix->segments()[0].layout.format);
+        EXPECT_EQ(codes, numbers_only && codec.group_cols != 6) << codec.name;
+        for (int64_t row = 0; row < tensor.rows(); ++row) {
+          tensor.decode_row(row, want);
+          decode_packed_row(*matrix, row, got.data());
+          for (size_t c = 0; c < want.size(); ++c) {
+            if (std::isnan(want[c]) && std::isnan(got[c])) continue;
+            ASSERT_EQ(std::memcmp(&want[c], &got[c], 4), 0) << codec.name << " " << name(isa) << " row " << row
+                                                            << " col " << c << ": " << got[c] << ", not " << want[c];
+          }
         }
       }
     }
@@ -216,6 +220,10 @@ TEST(CpuFp8Choice, EveryRefusalHasItsReason) {
   EXPECT_EQ(explained(odd, 1).chosen().kernel, "float_stream_baseline");
   EXPECT_EQ(reason_of(explained(odd, 1), "fp8_stream_baseline").code, ReasonCode::kShape);
   EXPECT_NE(reason_of(explained(odd, 1), "fp8_tile_baseline").detail.find("scales of 6 columns"), std::string::npos);
+
+  const QTensor broken = every_code(codec(CodecId::kE4M3Channel), false);
+  EXPECT_EQ(explained(broken, 1).chosen().kernel, "float_stream_baseline");
+  EXPECT_NE(reason_of(explained(broken, 1), "fp8_stream_baseline").detail.find("NaN"), std::string::npos);
 }
 
 // A byte a weight and its scales, once.

@@ -59,6 +59,7 @@ TEST_P(LinearDiff, AgainstTheReference) {
       std::vector<float> decoded(static_cast<size_t>(extents.inputs));
       for (int64_t i = 0; i < segment.rows(); ++i, ++output) {
         segment.decode_row(i, decoded);
+        // AUDIT-5: the bound that `verify numerics` judges by.
         for (int64_t row = 0; row < extents.rows; ++row) {
           std::span<const float> in(x.data() + row * extents.inputs, decoded.size());
           const size_t at = static_cast<size_t>(row * extents.outputs + output);

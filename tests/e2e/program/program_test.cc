@@ -251,7 +251,7 @@ TEST(EndToEnd, ExplainSpeaksOfChipsThatAreNotHere) {
   EXPECT_EQ(kernel_on("gpt-oss-mxfp4", "sm100", "experts_gate_up"), "experts_mxfp4_tensor_memory");
   EXPECT_EQ(kernel_on("gpt-oss-mxfp4", "sm90", "experts_gate_up"), "experts_w4a16");
   EXPECT_EQ(kernel_on("qwen3-modelopt-mxfp8", "sm120", "qkv"), "scaled_mxfp8");
-  EXPECT_EQ(kernel_on("qwen3-fp8-block-64x32", "sm90", "qkv"), "block_fp8");
+  EXPECT_EQ(kernel_on("qwen3-fp8-block-64x32", "sm90", "down"), "block_fp8");
   testing::TempFolder folder;
   const std::string own =
       folder.write("chip.json", R"({"name": "own", "capabilities": ["bf16_mma"], "shared_bytes": 1})");

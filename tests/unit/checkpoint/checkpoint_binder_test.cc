@@ -186,6 +186,7 @@ TEST_F(CheckpointBinderTest, DenseTypesHoldTheSameNumbers) {
   }
 }
 
+// CKPT-13
 TEST_F(CheckpointBinderTest, NumbersThatAreNoneAreRefusedWithTheirPlace) {
   const std::string infinite("\x80\x7f", 2), one("\x80\x3f", 2);
   EXPECT_THAT(matrix_error("BF16", std::string(33 * 2, '\0') + infinite + std::string(30 * 2, '\0')),

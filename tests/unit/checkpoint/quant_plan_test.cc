@@ -104,7 +104,7 @@ TEST(QuantPlan, MixedPrecisionIsDecidedLayerByLayer) {
   EXPECT_EQ(form(mixed, "model.layers.1.mlp.down_proj"), WeightForm::kMxfp8);
   EXPECT_EQ(form(mixed, "lm_head"), WeightForm::kFp8Block);
   EXPECT_EQ(form(mixed, "model.layers.0.mlp.up_proj"), WeightForm::kDense);
-  EXPECT_THAT(mixed.decide("model.layers.0.mlp.up_proj").rule, HasSubstr("no rule"));
+  EXPECT_THAT(mixed.decide("model.layers.0.mlp.up_proj").rule, HasSubstr("the default of"));
 }
 
 TEST(QuantPlan, AnUnknownAlgorithmOnAListedLayerIsFatalAndNamed) {

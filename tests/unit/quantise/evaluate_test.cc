@@ -83,7 +83,7 @@ TEST(EvaluateTest, AModelIsNowhereFromItself) {
   EXPECT_EQ(found->a.nll, found->b.nll);
 }
 
-// Of A relative to B: the other way round is another number.
+// AUDIT-3, of A relative to B: the other way round is another number.
 TEST(EvaluateTest, DivergenceIsThatOfTheDefinition) {
   Model a("llama"), b("llama-tied");
   const std::vector<int32_t> tokens = some_tokens(20);

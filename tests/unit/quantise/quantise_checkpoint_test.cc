@@ -131,7 +131,7 @@ class GgufSource {
 
 class FolderFormatTest : public ::testing::TestWithParam<const char*> {};
 
-// What is written is loaded again to the bit, and is what a load with --quantization computes with.
+// AUDIT-6: what is written is loaded again to the bit, and is what a load with --quantization computes with.
 TEST_P(FolderFormatTest, AFolderHoldsWhatALoadWouldCompute) {
   for (const char* model : {"llama", "qwen3", "gemma3", "mixtral"}) {
     TempFolder folder;
@@ -205,6 +205,7 @@ TEST(QuantiseCheckpointTest, TheHeadAndKeptModulesAreTheUsersChoice) {
   EXPECT_THAT(error_of(quantise_model(kData + "llama", job)), HasSubstr("no module is called so"));
 }
 
+// AUDIT-10
 TEST(QuantiseCheckpointTest, OneNvfp4WeightHasOneGlobalScale) {
   TempFolder folder;
   ASSERT_TRUE(quantise_model(kData + "llama", job_for("nvfp4", folder.path("out"))).ok());
@@ -220,7 +221,7 @@ TEST(QuantiseCheckpointTest, OneNvfp4WeightHasOneGlobalScale) {
   EXPECT_NE(scale("mlp.gate_proj"), scale("self_attn.q_proj"));
 }
 
-// A matrix below the bound leaves nothing behind, and is named with its worst block.
+// AUDIT-9: a matrix below the bound leaves nothing behind, and is named with its worst block.
 TEST(QuantiseCheckpointTest, ABoundOnTheLossIsKept) {
   TempFolder folder;
   QuantiseJob job = job_for("mxfp4", folder.path("out"));
@@ -233,7 +234,7 @@ TEST(QuantiseCheckpointTest, ABoundOnTheLossIsKept) {
   EXPECT_EQ(error_of(quantise_model(kData + "llama", job)), "no error");
 }
 
-// While it is written nothing there can be taken for a model, and what was there before stays until the end.
+// AUDIT-8: while it is written nothing there can be taken for a model, and what was there before stays until the end.
 TEST(QuantiseCheckpointTest, AnInterruptedFolderIsNoModel) {
   TempFolder folder;
   QuantiseJob job = job_for("mxfp8", folder.path("out"));
@@ -356,7 +357,7 @@ int64_t peak_bytes() {
   return 0;
 }
 
-// 200 MB of weights pass through a few MB: one matrix at a time, and of that a slab of numbers.
+// AUDIT-7: 200 MB of weights pass through a few MB: one matrix at a time, and of that a slab of numbers.
 TEST(QuantiseCheckpointTest, MemoryIsBounded) {
   TempFolder folder;
   constexpr int64_t kHidden = 1024, kFfn = 4096;

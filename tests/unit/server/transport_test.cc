@@ -300,7 +300,7 @@ TEST_F(HttpTransport, LogsOneJsonLineForEachRequest) {
   server_.reset();
   set_log_level(LogLevel::kWarning);
   std::string log = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(log, HasSubstr(R"(info: {"request_id":"abc","remote":"127.0.0.1:)"));
+  EXPECT_THAT(log, HasSubstr(R"(warning: {"request_id":"abc","remote":"127.0.0.1:)"));
   EXPECT_THAT(log, HasSubstr(R"("request":"GET /no\"","status":404,"bytes":)"));
   EXPECT_EQ(log.find("secret"), std::string::npos) << "queries may hold what a log must not";
 }
