@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -114,6 +117,61 @@ TEST(EndToEnd, ARefusedArgumentSaysWhatWasExpected) {
     EXPECT_NE(outcome.output.find(message), std::string::npos) << command << "\n" << outcome.output;
     EXPECT_EQ(outcome.exit_code, command.find("none.json") != std::string::npos ? 3 : 2) << command;
   }
+}
+
+// Every tensor was "unused", as no model had asked for one when the report was made.
+TEST(EndToEnd, InspectTellsWhatEachTensorIsUsedFor) {
+  const Outcome whole = vernier("inspect " + tiny_model("llama"));
+  ASSERT_EQ(whole.exit_code, 0);
+  EXPECT_EQ(whole.output.find("unused"), std::string::npos) << whole.output;
+  EXPECT_NE(whole.output.find(", matrix model."), std::string::npos) << whole.output;
+}
+
+TEST(EndToEnd, RenderTakesAModelForItsTemplate) {
+  testing::TempFolder folder;
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    folder.write(std::string("m/") + name, bytes_of(tiny_model("llama") + "/" + name));
+  }
+  folder.write("m/tokenizer_config.json",
+               R"({"chat_template": "{% for m in messages %}[{{ m.content }}]{% endfor %}"})");
+  const std::string messages = folder.write("c.json", R"([{"role": "user", "content": "Hi"}])");
+  const Outcome outcome = vernier("render " + folder.path("m") + " " + messages, true);
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.output, "[Hi]");
+  EXPECT_EQ(vernier("render " + tiny_model("llama") + " " + messages).exit_code, 3) << "it has none";
+}
+
+TEST(EndToEnd, BenchTellsWhatItMeasuresNow) {
+  const Outcome outcome =
+      vernier("bench " + tiny_model("llama") + " --rounds 1 --prefill 4 --decode 2 --depth 4", true);
+  for (const char* line : {"loading ", "round 1 of 1: limits", "round 1 of 1: prefill 4\n", "decode 2 at 4\n"}) {
+    EXPECT_NE(outcome.output.find(line), std::string::npos) << outcome.output;
+  }
+}
+
+TEST(EndToEnd, ServeNamesTheFlagThatStandsInItsWay) {
+  const int taken = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* raw = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(::bind(taken, raw, size), 0);
+  ASSERT_EQ(::listen(taken, 1), 0);
+  ASSERT_EQ(::getsockname(taken, raw, &size), 0);
+  const std::string port = std::to_string(ntohs(address.sin_port));
+  const Outcome refused = vernier("serve " + tiny_model("llama") + " --port " + port, true);
+  ::close(taken);
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_NE(refused.output.find("--port 0 any free one"), std::string::npos) << refused.output;
+}
+
+TEST(EndToEnd, ACacheThatHoldsNothingNamesItsFlag) {
+  const auto path = testing::model_file("smollm2-135m.gguf");
+  if (!path) GTEST_SKIP() << testing::missing_model("smollm2-135m");
+  const Outcome outcome = vernier("serve " + *path + " --port 0 --kv-bytes 1", true);
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
+  EXPECT_NE(outcome.output.find("(--kv-bytes), expected at least"), std::string::npos) << outcome.output;
 }
 
 TEST(EndToEnd, TokenIdsMayStandOnTheCommandLine) {

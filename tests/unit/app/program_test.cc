@@ -120,7 +120,7 @@ TEST_F(Program, AFlagOfAnotherEngineIsAnsweredByItsMeaning) {
   }
   EXPECT_EQ(run({"try", "m", "-x"}), ExitCode::kUsage);
   EXPECT_THAT(error_, ::testing::Not(HasSubstr("did you mean")));
-  EXPECT_EQ(run({"other", "--top-k", "1"}), ExitCode::kUsage);
+  EXPECT_EQ(run({"other", "--ids", "a", "--out", "b", "--top-k", "1"}), ExitCode::kUsage);
   EXPECT_THAT(error_, HasSubstr("unknown flag --top-k; vernier try takes it"));
 }
 
