@@ -130,13 +130,13 @@ void Connection::on_readable() {
 
 void Connection::on_end_of_input() {
   input_ended_ = true;
-  if (exchange_ && !lingering_) {
-    if (transport_->metrics.clients_gone && !exchange_->ended()) transport_->metrics.clients_gone->add();
-    exchange_->close_input();
-    update_deadline();
-  } else {
-    close();
-  }
+  if (!exchange_ || lingering_) return close();
+  exchange_->close_input(monotonic_ns());
+  // The refusal of what is sent to a client that has gone altogether; reading tells no more.
+  socket_.async_wait(StreamSocket::wait_error, [self = shared_from_this()](const error_code& ec) {
+    if (!ec) self->close();
+  });
+  update_deadline();
 }
 
 void Connection::process() {
@@ -222,7 +222,7 @@ void Connection::open_exchange(bool keep_alive) {
   route_.clear();
   size_t now = transport_->under_way.fetch_add(1) + 1;
   if (transport_->metrics.requests) transport_->metrics.requests->set(static_cast<double>(now));
-  if (input_ended_) exchange_->close_input();
+  if (input_ended_) exchange_->close_input(exchange_since_ns_);
 }
 
 // Answered before the request is whole: what follows on this connection cannot be read as requests.
@@ -316,6 +316,7 @@ void Connection::on_written(const error_code& ec, size_t bytes) {
 
 void Connection::end_exchange() {
   bool must_close = exchange_->must_close() || input_ended_;
+  if (exchange_->status() == 0 && transport_->metrics.clients_gone) transport_->metrics.clients_gone->add();
   log_access(static_cast<double>(monotonic_ns() - exchange_since_ns_) * 1e-9);
   exchange_->detach();
   exchange_.reset();
@@ -358,9 +359,8 @@ void Connection::close() {
   error_code ignored;
   socket_.close(ignored);
   if (exchange_) {
-    if (transport_->metrics.clients_gone && !exchange_->ended() && !exchange_->gone()) {
-      transport_->metrics.clients_gone->add();
-    }
+    const bool left = !exchange_->ended() && !exchange_->gone();
+    if (left && transport_->metrics.clients_gone) transport_->metrics.clients_gone->add();
     exchange_->lose();
     log_access(static_cast<double>(monotonic_ns() - exchange_since_ns_) * 1e-9);
     exchange_->detach();

@@ -13,6 +13,9 @@ namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr size_t kHardBound = 4;  // times the soft one
+/// A client that closed one side looks like one that closed both, until bytes are sent to it. Short answers need none.
+constexpr int64_t kFirstProbeNs = 500'000'000;
+constexpr int64_t kNextProbeNs = 5'000'000'000;
 
 std::string http_date() {
   std::time_t now = std::time(nullptr);
@@ -40,7 +43,7 @@ bool has_no_body(int status) {
 }  // namespace
 
 Exchange::Exchange(ExchangeFacts facts, std::shared_ptr<ExchangeOwner> owner)
-    : facts_(std::move(facts)), owner_(std::move(owner)), keep_alive_(facts_.keep_alive) {}
+    : facts_(std::move(facts)), owner_(std::move(owner)), probe_due_ns_(kNever), keep_alive_(facts_.keep_alive) {}
 
 // The callers below hold the lock.
 
@@ -164,8 +167,6 @@ void Exchange::finish() {
   if (phase_ == Phase::kOpen) {
     end_with(ApiError::make(500, "the request was not answered", "internal_error"));
   } else {
-    // Bytes were refused when the client closed its side: what it got must not look whole.
-    if (gone_) terminated_ = true, keep_alive_ = false;
     end_stream();
   }
 }
@@ -248,12 +249,25 @@ void Exchange::sent(size_t bytes) {
   if (waiting_bytes() <= facts_.buffer_bytes) over_since_ns_ = 0;
 }
 
+bool Exchange::send_probe(int64_t now_ns) {
+  if (events_ && !facts_.head_only) {
+    release_head();
+    payload_ += ": keep-alive\n\n";
+    active_ns_ = now_ns;
+  } else if (phase_ != Phase::kFlowing) {
+    if (facts_.http10) return false;
+    framed_ += "HTTP/1.1 100 Continue\r\n\r\n";
+  }
+  wake();
+  return true;
+}
+
 int64_t Exchange::tick(int64_t now_ns) {
   std::function<void()> callback;
   int64_t due = kNever;
   {
     std::lock_guard lock(mutex_);
-    if (phase_ == Phase::kOpen || phase_ == Phase::kEnded) return kNever;
+    if (phase_ == Phase::kEnded) return kNever;
     int64_t lag_due = over_since_ns_ != 0 ? over_since_ns_ + facts_.lag_timeout.count() : kNever;
     if (overflowed_ || now_ns >= lag_due) {
       end_with(ApiError::make(500, "the client reads too slowly: its buffer was full for too long", "slow_client"));
@@ -269,7 +283,16 @@ int64_t Exchange::tick(int64_t now_ns) {
       }
       due = active_ns_ + facts_.keep_alive_after.count();
     }
-    due = std::min(due, lag_due);
+    if (phase_ != Phase::kEnded && now_ns >= probe_due_ns_) {
+      probe_due_ns_ = now_ns + kNextProbeNs;
+      if (!send_probe(now_ns)) {
+        gone_ = true;
+        phase_ = Phase::kEnded;
+        callback = take_callback();
+        wake();
+      }
+    }
+    due = std::min({due, lag_due, probe_due_ns_});
   }
   if (callback) {
     callback();
@@ -278,16 +301,10 @@ int64_t Exchange::tick(int64_t now_ns) {
   return due;
 }
 
-void Exchange::close_input() {
-  std::function<void()> callback;
-  {
-    std::lock_guard lock(mutex_);
-    if (phase_ == Phase::kEnded || gone_) return;
-    gone_ = true;
-    keep_alive_ = false;
-    callback = take_callback();
-  }
-  if (callback) callback();
+void Exchange::close_input(int64_t now_ns) {
+  std::lock_guard lock(mutex_);
+  keep_alive_ = false;
+  probe_due_ns_ = now_ns + kFirstProbeNs;
 }
 
 void Exchange::lose() {

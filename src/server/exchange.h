@@ -64,8 +64,9 @@ class Exchange : public ResponseStream {
   void sent(size_t bytes);
   /// Adds a comment, or gives up a client that lags, if it is time. Returns when to call again.
   int64_t tick(int64_t now_ns);
-  /// The client closed its side: it may still read a whole answer, but a stream ends.
-  void close_input();
+  /// The client closed its sending side: it is served, and asked now and then whether it reads. HTTP/1.0 has no words
+  /// to ask with before the answer, and who waits for one there has gone.
+  void close_input(int64_t now_ns);
   /// Nothing can be sent any more.
   void lose();
   /// Ends an answer under way with this error.
@@ -93,6 +94,8 @@ class Exchange : public ResponseStream {
   void wake();
   size_t waiting_bytes() const { return framed_.size() + payload_.size() + in_flight_bytes_; }
   std::function<void()> take_callback();
+  /// Sends what a client that has closed altogether refuses to take. False: there is no such thing to send.
+  bool send_probe(int64_t now_ns);
 
   const ExchangeFacts facts_;
   mutable std::mutex mutex_;
@@ -108,6 +111,7 @@ class Exchange : public ResponseStream {
   size_t in_flight_bytes_ = 0;
   int64_t active_ns_ = 0;  // the last time the stream said something
   int64_t over_since_ns_ = 0;
+  int64_t probe_due_ns_;  // of a client that has closed its sending side
   bool events_ = false;
   bool chunked_ = false;
   bool terminated_ = false;  // the last chunk is framed

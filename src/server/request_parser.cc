@@ -27,6 +27,27 @@ bool declared_too_long(const HeaderList& fields, size_t limit) {
   return error == std::errc() && end == text.data() + text.size() && length > limit;
 }
 
+/// Whether a line ends with LF alone, up to the first empty one. Where lines may end two ways, two servers may disagree
+/// about the end of a request.
+bool has_bare_line_feed(std::string_view bytes) {
+  size_t begin = 0;
+  for (size_t at = bytes.find('\n'); at != std::string_view::npos; at = bytes.find('\n', begin)) {
+    if (at == 0 || bytes[at - 1] != '\r') return true;
+    if (at == begin + 1) return false;
+    begin = at + 1;
+  }
+  return false;
+}
+
+/// "HTTP/9.9" at the end of the first line.
+bool names_a_version(std::string_view bytes) {
+  const std::string_view line = bytes.substr(0, bytes.find("\r\n"));
+  const std::string_view version = line.substr(line.find_last_of(' ') + 1);
+  auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  return version.size() == 8 && version.starts_with("HTTP/") && digit(version[5]) && version[6] == '.' &&
+         digit(version[7]);
+}
+
 }  // namespace
 
 struct RequestParser::Parser {
@@ -53,6 +74,10 @@ bool RequestParser::within_limits(std::string_view bytes) {
   size_t line = std::min(bytes.find('\n'), bytes.size());
   if (line > limits_.target_bytes + kStartLineRest) {
     fail(414, fmt::format("the request's target is longer than {} bytes", limits_.target_bytes), "uri_too_long");
+    return false;
+  }
+  if (has_bare_line_feed(bytes)) {
+    fail(400, "a line of the request's head ends with LF alone, expected CR LF", "malformed_request");
     return false;
   }
   return true;
@@ -82,7 +107,7 @@ size_t RequestParser::feed(std::string_view bytes) {
     } else if (declared_too_long(request_.headers, limits_.body_bytes)) {
       // Two lengths that differ: whichever holds, the first is refused as it comes, like a length that stands alone.
       fail(413, fmt::format("the body is longer than {} bytes", limits_.body_bytes), "request_too_large");
-    } else if (ec == http::error::bad_version) {
+    } else if (ec == http::error::bad_version && names_a_version(bytes)) {
       fail(505, "the HTTP version is neither 1.0 nor 1.1", "http_version_not_supported");
     } else {
       fail(400, "the request is no valid HTTP: " + ec.message(), "malformed_request");
@@ -100,6 +125,9 @@ size_t RequestParser::feed(std::string_view bytes) {
   }
   if (beast.is_done()) {
     state_ = State::kDone;
+  } else if (took == 0 && state_ == State::kBody && beast.chunked() &&
+             has_bare_line_feed(bytes.substr(bytes.starts_with("\r\n") ? 2 : 0))) {
+    fail(400, "a chunk's size line or trailer ends with LF alone, expected CR LF", "malformed_request");
   } else if (took == 0 && bytes.size() > limits_.header_bytes) {
     fail(400, "a chunk's size line or trailer does not end", "malformed_request");
   }

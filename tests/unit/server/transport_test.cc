@@ -194,16 +194,31 @@ TEST_F(HttpTransport, RefusesTheFirstOfTwoLengthsIfItIsTooLong) {
 TEST_F(HttpTransport, RefusesMalformedRequests) {
   serve();
   std::string line = "POST /echo HTTP/1.1\r\nHost: x\r\n";
-  for (const std::string& bytes :
-       {std::string("\x16\x03\x01\x02\x00\x01\x00\r\n", 9), std::string("GET\r\n\r\n"),
-        std::string("G@T / HTTP/1.1\r\n\r\n"), line + "Content-Length: -5\r\n\r\n",
-        line + "Content-Length: 5, 6\r\n\r\n", line + "Content-Length: 99999999999999999999\r\n\r\n",
-        line + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", line + "Transfer-Encoding: chunked\r\n\r\nZZ\r\n",
-        line + "Transfer-Encoding: gzip\r\n\r\n", line + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-        line + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        line + " folded: 1\r\nbad field\r\n\r\n", line + "A : b\r\n\r\n", line + "Host: y\r\n\r\n",
-        std::string("GET /health HTTP/1.1\r\n\r\n"), std::string("GET /%00 HTTP/1.1\r\nHost: x\r\n\r\n"),
-        std::string("GET health HTTP/1.1\r\nHost: x\r\n\r\n")}) {
+  for (const std::string& bytes : {std::string("\x16\x03\x01\x02\x00\x01\x00\r\n", 9),
+                                   std::string("GET\r\n\r\n"),
+                                   std::string("G@T / HTTP/1.1\r\n\r\n"),
+                                   line + "Content-Length: -5\r\n\r\n",
+                                   line + "Content-Length: 5, 6\r\n\r\n",
+                                   line + "Content-Length: 99999999999999999999\r\n\r\n",
+                                   line + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+                                   line + "Transfer-Encoding: chunked\r\n\r\nZZ\r\n",
+                                   line + "Transfer-Encoding: gzip\r\n\r\n",
+                                   line + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+                                   line + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                                   line + " folded: 1\r\nbad field\r\n\r\n",
+                                   line + "A : b\r\n\r\n",
+                                   line + "Host: y\r\n\r\n",
+                                   std::string("GET / HTTP/1.1\nHost: x\n\n"),
+                                   std::string("GET / HTTP/1.1\r\nHost: x\n\r\n"),
+                                   std::string("GET / HTTQ/1.1\r\nHost: x\r\n\r\n"),
+                                   std::string("GET / HTTP/one\r\nHost: x\r\n\r\n"),
+                                   line + "Transfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n",
+                                   line + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\n\n",
+                                   line + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\n0\r\n\r\n",
+                                   line + "Transfer-Encoding: chunked\r\n\r\n0\r\nX: y\n\r\n",
+                                   std::string("GET /health HTTP/1.1\r\n\r\n"),
+                                   std::string("GET /%00 HTTP/1.1\r\nHost: x\r\n\r\n"),
+                                   std::string("GET health HTTP/1.1\r\nHost: x\r\n\r\n")}) {
     RawClient client(server_->port());
     RawAnswer answer = client.ask(bytes);
     expect_error(answer, 400, "malformed_request");
