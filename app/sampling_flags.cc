@@ -36,7 +36,7 @@ void SamplingFlags::add_to(CLI::App& command) {
       "0: always the likeliest token (default: the model's, else 0.7; vernier serve: else 1, as the API has it)");
   command.add_option("--top-k", top_k, "Keep the k likeliest tokens; 0: all");
   command.add_option("--top-p", top_p,
-                     "Keep the likeliest tokens of this mass together (default: the model's, else 0.95)");
+                     "Keep the likeliest tokens of this mass together; 0: one (default: the model's, else 0.95)");
   command.add_option("--min-p", min_p, "Drop tokens below this share of the likeliest");
   command.add_option("--repetition-penalty", repetition_penalty, "Above 1: tokens seen in prompt or answer get rarer");
   command.add_option("--frequency-penalty", frequency_penalty, "Subtracted for each time a token was generated");

@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "engine/engine_loop.h"
 
@@ -117,7 +118,7 @@ Result<std::unique_ptr<Engine>> Engine::start(std::unique_ptr<StepRunner> runner
   config.block_tokens = options.block_tokens;
   config.max_rows = options.max_step_rows;
   config.max_sequences = options.max_sequences;
-  config.max_queue = options.max_sequences + options.max_queue;  // submit counts; the planner's queue never refuses
+  config.max_queue = std::numeric_limits<int32_t>::max();  // submit counts; the planner's queue never refuses
   config.context_tokens = options.context_tokens;
   config.prefix_cache = options.prefix_cache;
   config.prefill_rows_when_decoding = std::min(4 * options.block_tokens, options.max_step_rows);

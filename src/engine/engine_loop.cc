@@ -27,11 +27,11 @@ EngineLoop::~EngineLoop() {
 }
 
 Result<RequestId> EngineLoop::submit(Request request, std::shared_ptr<RequestSink> sink) {
-  if (draining_.load()) {
+  if (draining_.load() && !request.keeps_place) {
     return make_error(ErrorCode::kUnavailable, "the server is shutting down and takes no new requests");
   }
   const int32_t most = options_.max_sequences + options_.max_queue;
-  if (in_system_.fetch_add(1) >= most) {
+  if (in_system_.fetch_add(1) >= most && !request.keeps_place) {
     in_system_.fetch_sub(1);
     std::lock_guard lock(stats_mutex_);
     ++published_.requests_refused;

@@ -82,7 +82,6 @@ class EngineLoop {
   std::unique_ptr<StepRunner> runner_;
   std::unique_ptr<SchedState> state_;
   std::vector<std::optional<int32_t>> class_windows_;
-  Delivery delivery_;
   MaskFiller masks_;
 
   std::unordered_map<uint64_t, std::unique_ptr<Sequence>> sequences_;  // by SequenceId
@@ -116,6 +115,7 @@ class EngineLoop {
   std::condition_variable flushed_;
   uint64_t flushes_ = 0;
   Inbox inbox_;
+  Delivery delivery_;  // ends before the inbox: a sink may submit and cancel
   std::thread thread_;
 };
 

@@ -56,6 +56,8 @@ struct Request {
   uint64_t cache_salt = 0;             ///< prefixes are shared only between equal salts
   bool reuse_prefix = true;            ///< false: computes its whole prompt
   std::optional<int64_t> deadline_ns;  ///< monotonic; from then on it fails with kTimeout, wherever it is
+  /// It takes the place of one of the same caller's work that has ended: neither a full queue nor a drain refuses it.
+  bool keeps_place = false;
 };
 
 enum class FinishReason : uint8_t {

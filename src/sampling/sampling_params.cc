@@ -43,7 +43,6 @@ Status SamplingParams::check(int64_t vocab) const {
   TRY_STATUS(check_range("frequency_penalty", frequency_penalty, -2, 2));
   TRY_STATUS(check_range("presence_penalty", presence_penalty, -2, 2));
   TRY_STATUS(check_range("repetition_penalty", repetition_penalty, 1e-3F, 1e3F));
-  if (top_p == 0) return invalid_argument("top_p is 0, expected a number above 0; use temperature 0 for greedy");
   if (top_k < -1) return invalid_argument("top_k is {}, expected -1 or 0 (off) or a positive count", top_k);
   for (auto [token, bias] : logit_bias) {
     if (token < 0 || token >= vocab) {
@@ -81,6 +80,10 @@ SampleSpec TokenHistory::next_spec(const SamplingParams& params, uint32_t choice
   spec.temperature = params.temperature;
   spec.top_k = std::max(params.top_k, 0);
   spec.top_p = params.top_p;
+  if (params.top_p == 0) {  // the smallest set of likeliest tokens that has any mass is one token
+    spec.top_p = 1;
+    spec.top_k = 1;
+  }
   spec.min_p = params.min_p;
   spec.typical_p = params.typical_p;
   spec.allowed = params.allowed;

@@ -13,10 +13,8 @@ namespace vernier {
 
 struct Answer::Choice {
   std::optional<OutputReader> reader;
-  std::optional<RequestId> id;
-  bool begun = false;     // the stream has heard of it
-  bool told_all = false;  // a stop string, or a call where one is allowed: later tokens do not count
-  bool finished = false;
+  bool begun = false;                // the stream has heard of it
+  bool told_all = false;             // a stop string, or a call where one is allowed: later tokens do not count
   std::vector<SampledToken> untold;  // tokens whose text no step has let out
   int64_t last_token_ns = 0;
 };
@@ -44,11 +42,11 @@ void keep_part(const OutputDelta& delta, std::vector<OutputDelta>& parts) {
 Answer::Answer(const ServedModel& model, ServerMetrics& metrics, AnswerOptions options,
                std::unique_ptr<ReplyWriter> writer, std::shared_ptr<ResponseStream> response)
     : model_(model),
-      engine_(*model.engine),
       metrics_(metrics),
       options_(std::move(options)),
       writer_(std::move(writer)),
-      events_(std::move(response)) {}
+      events_(std::move(response)),
+      feed_(*model.engine) {}
 
 Answer::~Answer() = default;
 
@@ -73,14 +71,16 @@ void Answer::start(std::vector<Request> requests) {
   events_.response().on_gone([weak = weak_from_this()] {
     if (auto answer = weak.lock()) answer->client_gone();
   });
-  for (size_t i = 0; i < requests.size(); ++i) {
-    auto id = engine_.submit(std::move(requests[i]), std::make_shared<ChoiceSink<Answer>>(shared_from_this(), i));
-    std::lock_guard lock(mutex_);
-    if (!id.ok()) return fail(id.error());
-    choices_[i].id = *id;
-    if (ended_ || choices_[i].told_all) engine_.cancel(*id);
-    if (ended_) return;
-  }
+  std::lock_guard lock(mutex_);
+  if (ended_) return;
+  feed_.hold(std::move(requests));
+  feed();
+}
+
+void Answer::feed() {
+  const Status fed =
+      feed_.submit([this](size_t index) { return std::make_shared<ChoiceSink<Answer>>(shared_from_this(), index); });
+  if (!fed.ok()) fail(fed.error());
 }
 
 void Answer::take(size_t index, RequestUpdate update) {
@@ -95,7 +95,7 @@ void Answer::take(size_t index, RequestUpdate update) {
   }
   if (update.finished) end_choice(index, *update.finished, update.ledger);
   if (ended_ || !options_.stream) return;
-  if (events_.flush() == WriteState::kClosed) cancel_all();
+  if (events_.flush() == WriteState::kClosed) feed_.cancel_all();
 }
 
 void Answer::count_prompt(size_t index) {
@@ -134,7 +134,7 @@ void Answer::take_tokens(size_t index, const std::vector<SampledToken>& tokens) 
     choice.untold.push_back(token);
     choice.told_all = choice.reader->push(token.token, deltas);
     tell(index, deltas);
-    if (choice.told_all && choice.id) engine_.cancel(*choice.id);
+    if (choice.told_all) feed_.cancel(index);
   }
 }
 
@@ -161,7 +161,7 @@ void Answer::end_choice(size_t index, const Finished& finished, const RequestLed
   ChoiceResult& result = results_[index];
   if (finished.reason == FinishReason::kCancelled && !choice.told_all) {
     ended_ = true;  // not by this answer: the engine goes down
-    cancel_all();
+    feed_.cancel_all();
     return writer_->fail(events_, ApiError::make(503, "the server is going down", "shutting_down"));
   }
   const bool limit = !choice.told_all && finished.reason != FinishReason::kStop;
@@ -183,7 +183,7 @@ void Answer::end_choice(size_t index, const Finished& finished, const RequestLed
   result.cached_tokens = finished.cached_tokens;
   result.reasoning_tokens = static_cast<int32_t>(choice.reader->reasoning_tokens());
   result.ledger = whole_ledger(ledger);
-  choice.finished = true;
+  feed_.ended(index);
   --open_choices_;
   if (options_.stream) {
     if (!choice.begun) writer_->begin_choice(events_, index, result);
@@ -191,11 +191,11 @@ void Answer::end_choice(size_t index, const Finished& finished, const RequestLed
     writer_->end_choice(events_, index, result, choice.untold);
     choice.untold.clear();
   }
-  finish_if_last();
+  if (open_choices_ > 0) return feed();
+  finish();
 }
 
-void Answer::finish_if_last() {
-  if (open_choices_ > 0) return;
+void Answer::finish() {
   ended_ = true;
   for (const ChoiceResult& result : results_) metrics_.count_finished(result);
   metrics_.count_answer(monotonic_ns() - start_ns_);
@@ -211,23 +211,17 @@ void Answer::finish_if_last() {
 
 void Answer::fail(const Error& error) {
   ended_ = true;
-  cancel_all();
+  feed_.cancel_all();
   metrics_.count_failed();
   if (error.code == ErrorCode::kInternal) log_error("request {}: {}", options_.id, error.to_string());
   writer_->fail(events_, api_error(error));
-}
-
-void Answer::cancel_all() {
-  for (const Choice& choice : choices_) {
-    if (choice.id && !choice.finished) engine_.cancel(*choice.id);
-  }
 }
 
 void Answer::client_gone() {
   std::lock_guard lock(mutex_);
   if (ended_) return;
   ended_ = true;
-  cancel_all();
+  feed_.cancel_all();
   metrics_.count_aborted();
 }
 
@@ -235,7 +229,7 @@ bool Answer::abort() {
   std::lock_guard lock(mutex_);
   if (ended_) return false;
   ended_ = true;
-  cancel_all();
+  feed_.cancel_all();
   metrics_.count_aborted();
   writer_->fail(events_, ApiError::make(499, "the request was aborted", "aborted"));
   return true;

@@ -8,6 +8,7 @@
 
 #include "server/choice_sink.h"
 #include "server/reply_writer.h"
+#include "server/request_feed.h"
 #include "server/served_model.h"
 #include "server/server_metrics.h"
 #include "text/output_reader.h"
@@ -36,7 +37,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
 
   ~Answer();
 
-  /// Submits them all, one choice each. If one is refused the answer is that error.
+  /// Submits them, one choice each. If one is refused the answer is that error.
   void start(std::vector<Request> requests);
   /// Ends it with an error. False if it had ended before.
   bool abort();
@@ -54,19 +55,20 @@ class Answer : public std::enable_shared_from_this<Answer> {
   RequestLedger whole_ledger(RequestLedger ledger) const;
   void tell(size_t index, std::vector<OutputDelta>& deltas);
   void end_choice(size_t index, const Finished& finished, const RequestLedger& ledger);
-  void finish_if_last();
+  void finish();
+  /// Lets more choices into the engine.
+  void feed();
   void fail(const Error& error);
-  void cancel_all();
   void client_gone();
 
   const ServedModel& model_;
-  Engine& engine_;  // model_.engine, reachable also while that is being destroyed
   ServerMetrics& metrics_;
   AnswerOptions options_;
   std::unique_ptr<ReplyWriter> writer_;
   EventStream events_;
 
   std::mutex mutex_;  // guards all below
+  RequestFeed feed_;
   std::vector<Choice> choices_;
   std::vector<ChoiceResult> results_;
   std::vector<bool> prompts_counted_;  // [prompts]

@@ -98,7 +98,7 @@ Request engine_request(const ServedModel& model, const GenerationSettings& setti
   request.prompt = prompt.tokens;
   request.sampling = settings.sampling;
   const int32_t rest = model.context_tokens() - static_cast<int32_t>(prompt.tokens.size());
-  request.max_tokens = settings.max_tokens.value_or(rest);
+  request.max_tokens = settings.max_tokens.value_or(std::min(rest, settings.default_max_tokens));
   request.min_tokens = settings.min_tokens;
   if (!settings.ignore_end_tokens) request.end_tokens = model.end_tokens;
   request.end_tokens.insert(request.end_tokens.end(), settings.stop_tokens.begin(), settings.stop_tokens.end());

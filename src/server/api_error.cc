@@ -66,7 +66,7 @@ ApiError api_error(const Error& error) {
       return ApiError::make(429, error.message, "rate_limit_exceeded");
     case ErrorCode::kTimeout:
       return ApiError::make(504, error.message, "timeout");
-    case ErrorCode::kUnavailable:
+    case ErrorCode::kUnavailable:  // of the engine; see request_error for a request's field
       return ApiError::make(503, error.message, "shutting_down");
     case ErrorCode::kInternal:
       break;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "server/chat_messages.h"
 
 namespace vernier {
@@ -25,7 +28,7 @@ Status read_prompt(Fields& fields, const ServedModel& model, ChatPromptInput& pr
     return bad_field("continue_final_message",
                      "continue_final_message and add_generation_prompt exclude each other; set one of them to false");
   }
-  if (const Json* variables = fields.find("chat_template_kwargs")) prompt.variables = *variables;
+  TRY_BIND(prompt.variables, read_template_variables(fields, model));
   if (const Json* documents = fields.find("documents")) prompt.documents = *documents;
   prompt.reasoning_effort = fields.text("reasoning_effort");
   TRY_STATUS(check_reasoning_effort(prompt.reasoning_effort, "reasoning_effort"));
@@ -34,6 +37,31 @@ Status read_prompt(Fields& fields, const ServedModel& model, ChatPromptInput& pr
 }
 
 }  // namespace
+
+Result<Json> read_template_variables(Fields& fields, const ServedModel& model) {
+  constexpr std::array<std::string_view, 4> kOwn = {"messages", "tools", "documents", "add_generation_prompt"};
+  const Json* variables = fields.find("chat_template_kwargs");
+  if (variables == nullptr) return Json(Json::object());
+  for (const auto& [name, value] : variables->items()) {
+    const std::string place = "chat_template_kwargs." + name;
+    if (std::ranges::find(kOwn, name) != kOwn.end()) {
+      return bad_field(place, "{} is a variable that the request's other fields set; give the field {}", place, name);
+    }
+    const bool shown = model.format != OutputFormat::kHarmony && model.chat_template != nullptr &&
+                       model.chat_template->source().find(name) != std::string::npos;
+    if (!shown) fields.ignore(place);
+  }
+  return *variables;
+}
+
+void note_unenforced(Fields& fields, const std::optional<Constraint>& constraint, const ToolSettings& tools) {
+  if (!constraint || tools.callable.empty()) return;
+  if (tools.forced()) {
+    fields.ignore(constraint->field);
+  } else if (std::ranges::find(tools.strict, true) != tools.strict.end()) {
+    fields.ignore(tools.legacy ? "functions.strict" : "tools.strict");
+  }
+}
 
 void limit_forced_calls(const ServedModel& model, ToolSettings& tools) {
   if (!tools.forced()) return;
@@ -47,14 +75,12 @@ Status read_stream_options(Fields& fields, bool& stream, bool& usage_in_stream) 
   if (!stream) return bad_field("stream_options", "stream_options needs stream to be true");
   for (const auto& [key, value] : options->items()) {
     const std::string place = "stream_options." + key;
-    if (key != "include_usage" && key != "include_obfuscation") {
-      fields.ignore(place);
-      continue;
-    }
+    if (key != "include_usage" && key != "include_obfuscation") continue;
     if (!value.is_boolean() && !value.is_null()) {
       return bad_field(place, "{} is {}, expected true or false", place, describe_json(value));
     }
     if (key == "include_usage") usage_in_stream = value == true;
+    if (key == "include_obfuscation" && value == true) fields.ignore(place);
   }
   return {};
 }
@@ -71,6 +97,7 @@ Result<ChatRequest> read_chat_request(const Json& body, const ServedModel& model
   TRY_BIND(request.tools, read_tools(fields));
   limit_forced_calls(model, request.tools);
   TRY_BIND(std::optional<Constraint> constraint, read_constraint(fields));
+  note_unenforced(fields, constraint, request.tools);
   request.constraint = with_tools(std::move(constraint), request.tools);
   if (fields.has("metadata")) fields.ignore("metadata");
   if (fields.flag("store")) fields.ignore("store");

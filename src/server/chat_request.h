@@ -30,6 +30,13 @@ Result<ChatRequest> read_chat_request(const Json& body, const ServedModel& model
 /// know when it has made enough of them.
 void limit_forced_calls(const ServedModel& model, ToolSettings& tools);
 
+/// chat_template_kwargs. One that the request's own fields set is refused; one that the template does not name is
+/// listed as ignored.
+Result<Json> read_template_variables(Fields& fields, const ServedModel& model);
+
+/// Lists what forced calls or a format leave without effect: see with_tools.
+void note_unenforced(Fields& fields, const std::optional<Constraint>& constraint, const ToolSettings& tools);
+
 /// `stream` and `stream_options`.
 Status read_stream_options(Fields& fields, bool& stream, bool& usage_in_stream);
 

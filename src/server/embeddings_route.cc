@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "server/choice_sink.h"
 #include "server/json_writer.h"
+#include "server/request_feed.h"
 #include "server/text_route.h"
 #include "server/unique_id.h"
 
@@ -30,11 +31,11 @@ class EmbeddingAnswer : public std::enable_shared_from_this<EmbeddingAnswer> {
   EmbeddingAnswer(const ServedModel& model, ServerMetrics& metrics, EmbeddingOptions options,
                   std::shared_ptr<ResponseStream> response, HeaderList headers)
       : model_(model),
-        engine_(*model.engine),
         metrics_(metrics),
         options_(options),
         response_(std::move(response)),
-        headers_(std::move(headers)) {}
+        headers_(std::move(headers)),
+        feed_(*model.engine) {}
 
   void start(std::vector<Request> requests);
 
@@ -42,12 +43,13 @@ class EmbeddingAnswer : public std::enable_shared_from_this<EmbeddingAnswer> {
   friend class ChoiceSink<EmbeddingAnswer>;
 
   void take(size_t index, RequestUpdate update);
+  /// Lets more inputs into the engine.
+  void feed();
   void end_with(const ApiError& error);
   void send_all();
   void write_vector(JsonWriter& json, std::span<const float> vector) const;
 
   const ServedModel& model_;
-  Engine& engine_;
   ServerMetrics& metrics_;
   EmbeddingOptions options_;
   std::shared_ptr<ResponseStream> response_;
@@ -55,7 +57,7 @@ class EmbeddingAnswer : public std::enable_shared_from_this<EmbeddingAnswer> {
 
   std::mutex mutex_;  // guards all below
   std::vector<std::vector<float>> vectors_;
-  std::vector<RequestId> ids_;
+  RequestFeed feed_;
   size_t open_ = 0;
   int64_t prompt_tokens_ = 0;
   bool ended_ = false;
@@ -76,20 +78,21 @@ void EmbeddingAnswer::start(std::vector<Request> requests) {
       answer->end_with(ApiError::make(499, "the client went away"));
     }
   });
-  for (size_t i = 0; i < requests.size(); ++i) {
-    auto id =
-        engine_.submit(std::move(requests[i]), std::make_shared<ChoiceSink<EmbeddingAnswer>>(shared_from_this(), i));
-    std::lock_guard lock(mutex_);
-    if (ended_ && id.ok()) engine_.cancel(*id);
-    if (ended_) return;
-    if (!id.ok()) return end_with(api_error(id.error()));
-    ids_.push_back(*id);
-  }
+  std::lock_guard lock(mutex_);
+  if (ended_) return;
+  feed_.hold(std::move(requests));
+  feed();
+}
+
+void EmbeddingAnswer::feed() {
+  const Status fed = feed_.submit(
+      [this](size_t index) { return std::make_shared<ChoiceSink<EmbeddingAnswer>>(shared_from_this(), index); });
+  if (!fed.ok()) end_with(api_error(fed.error()));
 }
 
 void EmbeddingAnswer::end_with(const ApiError& error) {
   ended_ = true;
-  for (RequestId id : ids_) engine_.cancel(id);
+  feed_.cancel_all();
   response_->send(error.response());
 }
 
@@ -123,7 +126,9 @@ void EmbeddingAnswer::take(size_t index, RequestUpdate update) {
                        "unsupported_parameter", "dimensions"));
   }
   scale_to_unit(vectors_[index]);
-  if (--open_ == 0) send_all();
+  feed_.ended(index);
+  if (--open_ == 0) return send_all();
+  feed();
 }
 
 void EmbeddingAnswer::write_vector(JsonWriter& json, std::span<const float> vector) const {

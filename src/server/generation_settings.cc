@@ -99,10 +99,6 @@ Status read_sampling(const Fields& fields, const ServedModel& model, GenerationS
   take("presence_penalty", sampling.presence_penalty);
   take("repetition_penalty", sampling.repetition_penalty);
   if (const auto k = fields.integer("top_k")) sampling.top_k = static_cast<int32_t>(*k);
-  if (fields.number("top_p") == 0.0) {  // the smallest set of likeliest tokens that has any mass is one token
-    sampling.top_p = 1;
-    sampling.top_k = 1;
-  }
   const auto seed = fields.integer("seed");
   sampling.seed = seed ? static_cast<uint64_t>(*seed) : model.seed ? *model.seed : fresh_seed();
   if (const auto dialect = fields.text("sampler_dialect")) {

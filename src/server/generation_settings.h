@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,7 +14,8 @@ namespace vernier {
 /// What a request says of drawing tokens and of where an answer ends, whichever route it came by.
 struct GenerationSettings {
   SamplingParams sampling;
-  std::optional<int32_t> max_tokens;  ///< none: the rest of the context
+  std::optional<int32_t> max_tokens;  ///< none: the rest of the context, up to the next
+  int32_t default_max_tokens = std::numeric_limits<int32_t>::max();
   std::string max_tokens_field = "max_tokens";
   int32_t min_tokens = 0;
   int32_t choices = 1;

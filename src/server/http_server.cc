@@ -365,21 +365,29 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(Options options, Router ro
 }
 
 StopSignals::StopSignals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  sigemptyset(&set_);
+  for (int signal : {SIGTERM, SIGINT, SIGHUP}) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    // One that is ignored, as under nohup, stays so.
+    if (action.sa_handler != SIG_IGN) sigaddset(&set_, signal);
+  }
+  pthread_sigmask(SIG_BLOCK, &set_, nullptr);
 }
 
 int StopSignals::wait() const {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
   int signal = 0;
-  while (sigwait(&set, &signal) != 0) {
+  while (sigwait(&set_, &signal) != 0) {
   }
+  // Who sends one to a process and to its group means one.
+  const auto twins_end = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+  while (std::chrono::steady_clock::now() < twins_end) {
+    const timespec moment{0, 10'000'000};
+    sigtimedwait(&set_, nullptr, &moment);
+  }
+  sigset_t again = set_;
+  sigdelset(&again, SIGHUP);  // a terminal that closes meanwhile hurries nobody
+  pthread_sigmask(SIG_UNBLOCK, &again, nullptr);
   return signal;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -75,13 +76,16 @@ class HttpServer {
   virtual size_t requests_under_way() const = 0;
 };
 
-/// Blocks SIGTERM and SIGINT for this thread and those started after it, so that `wait` alone takes them. Make it in
-/// main() before any thread.
+/// Blocks SIGTERM, SIGINT and SIGHUP for this thread and those started after it, so that `wait` alone takes them. One
+/// that is ignored when the program starts, as nohup does, stays so. Make it in main() before any thread.
 class StopSignals {
  public:
   StopSignals();
-  /// Waits for one of them and returns its number.
+  /// Waits for one of them and returns its number. A further SIGTERM or SIGINT ends the program at once.
   int wait() const;
+
+ private:
+  sigset_t set_;
 };
 
 }  // namespace vernier

@@ -12,8 +12,9 @@ using Json = nlohmann::ordered_json;
 
 struct JsonLimits {
   size_t nesting = 200;
-  /// Members of one object, each compared with those before it: objects keep their order and are searched in it.
-  size_t key_comparisons = size_t{50} << 20;
+  /// Of one object. logit_bias alone may have more: objects keep their order, and what looks into them searches in it.
+  size_t members = 10000;
+  size_t key_comparisons = size_t{50} << 20;  ///< of all objects, each key with those before it
 };
 
 /// The object that a request's body must be. The message of a refusal names the byte where reading ended.

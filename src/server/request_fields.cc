@@ -6,12 +6,17 @@
 #include <limits>
 
 #include "server/field_table.h"
+#include "server/nested_fields.h"
 
 namespace vernier {
 namespace {
 
 Error wrong_type(const std::string& where, std::string_view expected, const Json& value) {
   return bad_field(where, "{} is {}, expected {}", where, describe_json(value), expected);
+}
+
+Error unknown_field(const std::string& where) {
+  return bad_field(where, "{} is no field of this route; the server was started with --strict-api", where);
 }
 
 Status check_range(const RequestField& field, const std::string& where, double value) {
@@ -84,8 +89,7 @@ Result<Fields> Fields::check(const Json& body, FieldRoute route, bool strict, st
     const std::string place = std::string(where) + key;
     const RequestField* field = find_request_field(key, route);
     if (field == nullptr) {
-      if (strict)
-        return bad_field(place, "{} is no field of this route; the server was started with --strict-api", place);
+      if (strict) return unknown_field(place);
       fields.ignored_.push_back(place);
       continue;
     }
@@ -107,6 +111,10 @@ Result<Fields> Fields::check(const Json& body, FieldRoute route, bool strict, st
       });
     }
     fields.found_.push_back({field->meaning, place, &value});
+  }
+  for (std::string& place : unknown_members(body, route)) {
+    if (strict) return unknown_field(place);
+    fields.ignored_.push_back(std::move(place));
   }
   return fields;
 }

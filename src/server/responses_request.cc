@@ -115,7 +115,7 @@ class ItemReader {
   bool open_ = false;
 };
 
-Status read_input(const Fields& fields, const ServedModel& model, ChatPromptInput& prompt, ResponsesEcho& echo) {
+Status read_input(Fields& fields, const ServedModel& model, ChatPromptInput& prompt, ResponsesEcho& echo) {
   const Json* input = fields.find("input");
   if (input == nullptr) return bad_field("input", "input is missing, expected a string or items");
   TRY_BIND(Json items, messages_of_items(*input));
@@ -133,7 +133,7 @@ Status read_input(const Fields& fields, const ServedModel& model, ChatPromptInpu
     return Error{messages.error().code, messages.error().message, "input"};
   }
   prompt.messages = std::move(*messages);
-  if (const Json* variables = fields.find("chat_template_kwargs")) prompt.variables = *variables;
+  TRY_BIND(prompt.variables, read_template_variables(fields, model));
   return {};
 }
 
@@ -243,6 +243,7 @@ Result<ChatRequest> read_responses_request(const Json& body, const ServedModel& 
   TRY_BIND(request.tools, read_flat_tools(fields, echo));
   limit_forced_calls(model, request.tools);
   TRY_BIND(std::optional<Constraint> constraint, read_text_field(fields, echo));
+  note_unenforced(fields, constraint, request.tools);
   request.constraint = with_tools(std::move(constraint), request.tools);
   TRY_STATUS(read_reasoning(fields, model, request.prompt, echo));
   TRY_STATUS(read_the_rest(fields, request.generation, echo));

@@ -27,8 +27,8 @@ Status read_scoring(const Fields& fields, TextRequest& request) {
   GenerationSettings& generation = request.generation;
   request.echo = fields.flag("echo");
   if (const auto logprobs = fields.integer("logprobs")) generation.top_logprobs = static_cast<int32_t>(*logprobs);
-  if (!generation.max_tokens) generation.max_tokens = 16;
-  if (*generation.max_tokens == 0 && !request.echo) {
+  generation.default_max_tokens = std::max(16, generation.min_tokens);
+  if (generation.max_tokens == 0 && !request.echo) {
     return bad_field(generation.max_tokens_field, "{} is 0, expected at least 1 unless echo is true",
                      generation.max_tokens_field);
   }
@@ -80,7 +80,7 @@ Result<TextRequest> read_generate_request(const Json& body, const ApiContext& co
                         {true, fields.flag("parse_special")}, static_cast<size_t>(context.options.max_choices)));
   TRY_BIND(request.generation, read_generation(sampling, model));
   GenerationSettings& generation = request.generation;
-  if (!generation.max_tokens) generation.max_tokens = 128;
+  generation.default_max_tokens = std::max(128, generation.min_tokens);
   generation.max_tokens_field = "sampling_params.max_new_tokens";
   generation.request_id = fields.text("request_id").value_or("");
   generation.priority = static_cast<int32_t>(fields.integer("priority").value_or(0));

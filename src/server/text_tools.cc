@@ -17,7 +17,7 @@ Result<Prompt> prompt_to_tokenize(const ServedModel& model, Fields& fields) {
     input.tools = &tools;
     input.continue_final_message = fields.flag("continue_final_message");
     input.add_generation_prompt = fields.flag("add_generation_prompt", !input.continue_final_message);
-    if (const Json* variables = fields.find("chat_template_kwargs")) input.variables = *variables;
+    TRY_BIND(input.variables, read_template_variables(fields, model));
     return chat_prompt(model, input);
   }
   const auto text = fields.text("prompt");
@@ -102,7 +102,9 @@ std::optional<ApiError> apply_template(ApiContext& context, const HttpRequest& h
   json.begin_object().text("prompt", prompt->text).integer("count", static_cast<int64_t>(prompt->tokens.size()));
   write_tokens(json, prompt->tokens);
   json.end_object();
-  response->send(HttpResponse::json(std::move(out)));
+  HttpResponse answer = HttpResponse::json(std::move(out));
+  for (const auto& [name, value] : ignored_header(request->ignored)) answer.headers.add(name, value);
+  response->send(std::move(answer));
   return std::nullopt;
 }
 

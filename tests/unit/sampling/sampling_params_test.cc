@@ -101,6 +101,17 @@ TEST(SamplingParams, OutOfRangeFieldsAreNamed) {
   EXPECT_TRUE(SamplingParams{}.check(10).ok());
 }
 
+// No share at all is the smallest share, on every surface: one token. A number that is none as a float is the same.
+TEST(SamplingParams, NoShareKeepsOneToken) {
+  for (double share : {0.0, 1e-300}) {
+    const SamplingParams params{.top_k = 5, .top_p = static_cast<float>(share)};
+    EXPECT_TRUE(params.check(10).ok());
+    const SampleSpec spec = TokenHistory({}).next_spec(params, 0);
+    EXPECT_EQ(spec.top_k, 1);
+    EXPECT_EQ(spec.top_p, 1);
+  }
+}
+
 TEST(SamplerDialect, UnknownNamesAreRefusedWithTheList) {
   EXPECT_EQ(parse_sampler_dialect("llama").value(), SamplerDialect::kLlama);
   EXPECT_NE(parse_sampler_dialect("gpt").error().message.find("openai, sglang, llama or mlx"), std::string::npos);

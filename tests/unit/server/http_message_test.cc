@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "server/api_error.h"
+#include "server/request_error.h"
 
 namespace vernier {
 namespace {
@@ -47,6 +48,18 @@ TEST(ApiErrors, SERVER_3_TellNothingOfAnInternalFailure) {
   EXPECT_EQ(error.message.find("private.gguf"), std::string::npos);
   EXPECT_EQ(api_error(not_found("no model x")).status, 404);
   EXPECT_EQ(api_error(unsupported("audio")).status, 400);
+}
+
+// A field that asks for what is not ready yet is no server that goes down.
+TEST(ApiErrors, TellWhatIsNotReadyFromAServerThatGoesDown) {
+  Error slow = make_error(ErrorCode::kUnavailable, "the grammar was not compiled in time");
+  EXPECT_EQ(request_error(slow).code, "shutting_down");
+  slow.where = "regex";
+  const ApiError error = request_error(slow);
+  EXPECT_EQ(error.status, 503);
+  EXPECT_EQ(error.code, "not_ready");
+  EXPECT_EQ(error.param, "regex");
+  EXPECT_EQ(error.retry_after_seconds, 1);
 }
 
 }  // namespace

@@ -228,10 +228,54 @@ TEST(ChatRoute, RefusesWhatTheQueueCannotHold) {
   engine.max_sequences = 1;
   engine.max_queue = 2;
   RouteFixture fixture(kPlainScript, false, engine);
-  const auto answer = fixture.chat("[slow]", {{"n", 8}});
-  EXPECT_EQ(answer->status(), 429);
-  EXPECT_EQ(answer->json()["error"]["code"], "rate_limit_exceeded");
-  EXPECT_FALSE(answer->headers().get("Retry-After").empty());
+  const std::string body = R"({"model":"tiny","messages":[{"role":"user","content":"[slow]"}]})";
+  std::vector<std::shared_ptr<testing::RecordedAnswer>> inside;
+  for (int i = 0; i < 3; ++i) inside.push_back(fixture.open("POST", "/v1/chat/completions", body));
+  for (int choices : {1, 8}) {
+    const auto answer = fixture.chat("[slow]", {{"n", choices}});
+    EXPECT_EQ(answer->status(), 429);
+    EXPECT_EQ(answer->json()["error"]["code"], "rate_limit_exceeded");
+    EXPECT_FALSE(answer->headers().get("Retry-After").empty());
+  }
+  for (const auto& answer : inside) EXPECT_TRUE(answer->wait());
+}
+
+// SERVER-16: the queue bounds requests. One of more choices than it holds is fed, and others find a place beside it.
+TEST(ChatRoute, FeedsMoreChoicesThanTheQueueHolds) {
+  EngineOptions engine = RouteFixture::small_engine();
+  engine.max_sequences = 2;
+  engine.max_queue = 3;
+  RouteFixture fixture(kPlainScript, false, engine);
+  const std::string body = R"({"model":"tiny","messages":[{"role":"user","content":"[slow]"}],"n":9})";
+  const auto batch = fixture.open("POST", "/v1/chat/completions", body);
+  EXPECT_EQ(fixture.chat("x")->status(), 200);
+  ASSERT_TRUE(batch->wait());
+  ASSERT_EQ(batch->status(), 200) << batch->body();
+  ASSERT_EQ(batch->json()["choices"].size(), 9U);
+  for (const json& choice : batch->json()["choices"]) EXPECT_FALSE(choice["message"]["content"].empty());
+
+  const auto left = fixture.open("POST", "/v1/chat/completions", body);
+  left->leave();
+  for (int i = 0; i < 200 && !fixture.model().engine->idle(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(fixture.model().engine->idle()) << "what was not let in yet is forgotten";
+}
+
+// SERVER-16: a request that was let in keeps a place, however many want it, and while the engine takes nothing new.
+TEST(ChatRoute, KeepsThePlaceOfARequestThatWasLetIn) {
+  EngineOptions engine = RouteFixture::small_engine();
+  engine.max_sequences = 1;
+  engine.max_queue = 0;
+  RouteFixture fixture(kPlainScript, false, engine);
+  const std::string body = R"({"model":"tiny","messages":[{"role":"user","content":"x"}],"n":64})";
+  const auto batch = fixture.open("POST", "/v1/chat/completions", body);
+  std::thread others([&] {
+    for (int i = 0; i < 40; ++i) fixture.chat("x");
+    fixture.model().engine->drain();
+  });
+  ASSERT_TRUE(batch->wait());
+  EXPECT_EQ(batch->status(), 200) << batch->body();
+  others.join();
 }
 
 // T22: unknown fields are listed, or refused where the server is strict.
@@ -250,7 +294,33 @@ TEST(ChatRoute, ListsWhatItIgnored) {
   RouteFixture fixture(kPlainScript);
   EXPECT_EQ(fixture.chat("x", {{"no_such_field", 1}, {"another", 2}})->headers().get("x-ignored-params"),
             "another, no_such_field");
+  // SERVER-11: members of a request's objects too, and what other fields leave without effect.
+  const json tool = {{"type", "function"}, {"function", {{"name", "f"}, {"strict", true}}}};
+  const std::pair<json, const char*> nested[] = {
+      {{{"messages", {{{"role", "user"}, {"content", "x"}, {"foo", 1}, {"tool_calls", {1}}, {"bar", nullptr}}}}},
+       "messages[0].foo, messages[0].tool_calls"},
+      {{{"messages", {{{"role", "user"}, {"content", {{{"type", "text"}, {"text", "x"}, {"cache", 1}}}}}}}},
+       "messages[0].content[0].cache"},
+      {{{"tools", {tool}}, {"tool_choice", "required"}, {"regex", "a"}}, "regex"},
+      {{{"tools", {tool}}, {"tool_choice", "required"}, {"response_format", {{"type", "json_object"}}}},
+       "response_format"},
+      {{{"tools", {tool}}, {"response_format", {{"type", "json_object"}, {"foo", 1}}}},
+       "response_format.foo, tools.strict"},
+      {{{"chat_template_kwargs", {{"no_such_variable", 1}, {"add", true}}}}, "chat_template_kwargs.no_such_variable"},
+      {{{"stream", true}, {"stream_options", {{"foo", 1}}}}, "stream_options.foo"},
+  };
+  for (const auto& [more, ignored] : nested) {
+    const auto answer = fixture.chat("x", more);
+    EXPECT_EQ(answer->status(), 200) << answer->body();
+    EXPECT_EQ(answer->headers().get("x-ignored-params"), ignored) << more;
+  }
+  const auto twice = fixture.chat("x", {{"chat_template_kwargs", {{"messages", json::array()}}}});
+  EXPECT_EQ(twice->status(), 400);
+  EXPECT_EQ(twice->json()["error"]["param"], "chat_template_kwargs.messages");
   RouteFixture strict(kPlainScript, true);
+  EXPECT_EQ(
+      strict.chat("x", {{"messages", {{{"role", "user"}, {"content", "x"}, {"foo", 1}}}}})->json()["error"]["param"],
+      "messages[0].foo");
   EXPECT_EQ(strict.chat("x", {{"no_such_field", 1}})->json()["error"]["param"], "no_such_field");
 }
 

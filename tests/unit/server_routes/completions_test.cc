@@ -103,6 +103,44 @@ TEST(Completions, ScoreAPromptWithoutGoingOn) {
   EXPECT_EQ(fixture.post("/v1/completions", {{"model", "tiny"}, {"prompt", "Hi"}, {"max_tokens", 0}})->status(), 400);
 }
 
+// The default of max_tokens asks for no more than fits, and a refusal speaks of nothing that the client did not send.
+TEST(Completions, FillTheContextToItsLastToken) {
+  RouteFixture fixture(kTextScript);
+  const auto post = [&](int tokens, json more) {
+    json body = {{"model", "tiny"}, {"prompt", std::vector<int>(static_cast<size_t>(tokens), 5)}};
+    body.update(more);
+    return fixture.post("/v1/completions", body);
+  };
+  const json scored = {{"max_tokens", 0}, {"echo", true}};
+  EXPECT_EQ(post(1023, json::object())->json()["usage"]["completion_tokens"], 1);
+  EXPECT_EQ(post(1024, scored)->json()["usage"]["prompt_tokens"], 1024);
+  for (const auto& answer : {post(1024, json::object()), post(1025, scored)}) {
+    EXPECT_EQ(answer->status(), 400) << answer->body();
+    const json error = answer->json()["error"];
+    EXPECT_EQ(error["param"], "prompt");
+    EXPECT_EQ(error["code"], "context_length_exceeded");
+    EXPECT_EQ(error["message"].get<std::string>().find("asks for"), std::string::npos) << error;
+  }
+  EXPECT_NE(post(1020, {{"max_tokens", 5}})->body().find("max_tokens asks for 5 more"), std::string::npos);
+  const auto generated =
+      fixture.post("/generate", {{"input_ids", std::vector<int>(1023, 5)}, {"sampling_params", json::object()}});
+  EXPECT_EQ(generated->status(), 200) << generated->body();
+}
+
+// SERVER-16: many prompts are let in a few at a time, in their order.
+TEST(Completions, FeedMorePromptsThanTheQueueHolds) {
+  EngineOptions engine = RouteFixture::small_engine();
+  engine.max_sequences = 4;
+  engine.max_queue = 2;
+  RouteFixture fixture(kTextScript, false, engine);
+  std::vector<std::string> prompts(500, "A cat");
+  prompts.back() = "The sun";
+  const json body = ask(fixture, {{"prompt", prompts}});
+  ASSERT_EQ(body["choices"].size(), 500U);
+  EXPECT_EQ(body["choices"][499]["index"], 499);
+  EXPECT_EQ(body["choices"][499]["text"], " shines");
+}
+
 // C05 to C08: what cannot be done is refused with its field.
 TEST(Completions, AreRefusedByField) {
   RouteFixture fixture(kTextScript);

@@ -23,6 +23,17 @@ TEST(RequestBody, NamesTheByteWhereReadingEnded) {
   }
 }
 
+// T03: and it says what is wrong there.
+TEST(RequestBody, SaysWhatIsWrong) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"a":NaN})", "invalid literal NaN"},   {R"({"a":tru})", "invalid literal tru"},
+      {R"({"a":"\ud800"})", "surrogate"},        {"{\"a\":\"\xff\"}", "UTF-8"},
+      {R"({"a":1,})", "unexpected '}'"},         {R"({"a":[1,]})", "unexpected ']'"},
+      {R"({'a':1})", "expected string literal"},
+  };
+  for (const auto& [body, what] : cases) EXPECT_NE(refusal(body).find(what), std::string::npos) << refusal(body);
+}
+
 // T07, I16: nesting, numbers and texts that are none are refused without a deep stack; of equal keys the last wins.
 TEST(RequestBody, RefusesWhatCannotBeMeant) {
   EXPECT_NE(refusal("{\"a\":" + std::string(10000, '[') + std::string(10000, ']') + "}").find("deeper"),
@@ -38,7 +49,22 @@ TEST(RequestBody, RefusesWhatCannotBeMeant) {
 TEST(RequestBody, CountsTheComparisonsOfKeysBeforeItMakesThem) {
   std::string body = "{\"a0\":0";
   for (int i = 1; i < 20000; ++i) body += ",\"a" + std::to_string(i) + "\":0";
-  EXPECT_NE(refusal(body + "}").find("too many members"), std::string::npos);
+  EXPECT_NE(refusal(body + "}").find("one has 10000 at most"), std::string::npos) << refusal(body + "}");
+}
+
+// A bias for each token of a vocabulary is fine; it takes one pass.
+TEST(RequestBody, TakesABiasForEachTokenOfAVocabulary) {
+  std::string body = R"({"logit_bias" : {"7":1)";
+  for (int i = 0; i < 262144; ++i) body += ",\"" + std::to_string(i) + "\":-1";
+  body += R"(},"a":[{"b":{"c":[]}},"d",1.5],"a":2,"e":{"f":null}})";
+  const Json read = parse_body(body).value();
+  EXPECT_EQ(read["logit_bias"].size(), 262144U);
+  EXPECT_EQ(read["logit_bias"].begin().key(), "7");
+  EXPECT_EQ(read["logit_bias"].begin().value(), -1) << "of equal keys the last wins";
+  EXPECT_EQ(read["a"], 2);
+  EXPECT_EQ(read["e"].dump(), R"({"f":null})");
+  const std::string nested = R"({"a":{"b":[1,2.5,{"c":null},[]],"d":"e"},"logit_bias":{"1":{"2":3}},"f":true})";
+  EXPECT_EQ(parse_body(nested)->dump(), nested);
 }
 
 TEST(JsonWriter, PlacesCommasAndKeepsFloatsFloats) {
