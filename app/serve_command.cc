@@ -1,8 +1,13 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <iterator>
+#include <thread>
 
 #include "api/kernel_fallbacks.h"
 #include "api/serve_model.h"
@@ -268,8 +273,32 @@ void tell_defaults(const ServedModel& model) {
        sampling.repetition_penalty);
 }
 
+/// A stop signal, taken by a thread of its own from the first moment: one that comes before anything is served ends the
+/// program there, since a model may take minutes to load.
+class StopRequest {
+ public:
+  explicit StopRequest(const StopSignals& signals) {
+    std::thread([signals, state = state_] {
+      const int signal = signals.wait();
+      if (!state->serving) std::_Exit(128 + signal);
+      state->signal.set_value(signal);
+      while (true) pause();  // here the second one, which nothing blocks any more, finds the program
+    }).detach();
+  }
+  /// From now on one is waited for.
+  void serve() { state_->serving = true; }
+  int wait() { return state_->signal.get_future().get(); }
+
+ private:
+  struct State {
+    std::atomic<bool> serving = false;
+    std::promise<int> signal;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
 Status serve(const ServeFlags& flags) {
-  const StopSignals signals;
+  StopRequest stop{StopSignals()};
   MetricRegistry registry;
   std::unique_ptr<ServerMetrics> metrics;  // outlives the model, whose engine delivers to the end
   auto context = std::make_shared<ApiContext>(nullptr, api_options(flags), registry, nullptr);
@@ -287,10 +316,11 @@ Status serve(const ServeFlags& flags) {
   context->readiness.set_stage(Readiness::Stage::kWarming);
   warm_up(model, context->readiness);
   context->readiness.set_stage(Readiness::Stage::kReady);
+  stop.serve();
   fmt::print("{} is served at {}, {} tokens of context\n", model.name(), server->address(), model.context_tokens());
   std::fflush(stdout);
   tell_defaults(model);
-  const int signal = signals.wait();
+  const int signal = stop.wait();
   tell("signal {}: no new requests; {} under way have {} s", signal, server->requests_under_way(), flags.grace_s);
   const bool whole = server->drain(std::chrono::seconds(flags.grace_s));
   tell("stopped; {}", whole ? "every answer was given whole" : "answers that took longer were cut off");

@@ -8,6 +8,7 @@ import base64
 import http.client
 import json
 import math
+import os
 import pathlib
 import shutil
 import signal
@@ -137,6 +138,18 @@ class Serve(unittest.TestCase):
         self.assertEqual(self.server.metric("vernier_requests_running"), 0)
         self.assertLess(time.monotonic(), deadline)
 
+    def test_T20_client_that_closes_one_side_is_served(self):
+        for stream in (False, True):
+            body = json.dumps({"model": "tiny", "prompt": "[slow]", "max_tokens": 30, "stream": stream})
+            with socket.create_connection(("127.0.0.1", self.server.port)) as wire:
+                head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+                wire.sendall((head + body).encode())
+                wire.shutdown(socket.SHUT_WR)
+                answer = wire.makefile("rb").read().decode()
+            self.assertNotIn("500", answer.split("\r\n\r\n")[0])
+            self.assertEqual(answer.count("HTTP/1.1 200 OK"), 1, answer)
+            self.assertIn(" 29", answer)
+
     def test_M01_and_F122_facts(self):
         self.assertEqual(json.loads(self.server.ask("GET", "/v1/models")[2])["data"][0]["id"], "tiny")
         for path in ("/health", "/live", "/health/live", "/health/generate", "/version", "/props"):
@@ -263,6 +276,66 @@ class Limits(unittest.TestCase):
         self.assertTrue(answers[0][2].endswith(b"data: [DONE]\n\n"))
 
 
+class Signals(unittest.TestCase):
+    """What ends a server, and how."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.server = Server(pathlib.Path(self.folder.name))
+
+    def tearDown(self):
+        self.server.process.kill()
+        self.server.process.wait()
+        self.server.process.stdout.close()
+        self.server.log.close()
+        self.folder.cleanup()
+
+    def begin_slow_stream(self):
+        body = json.dumps({"model": "tiny", "prompt": "[slow]", "max_tokens": 64, "stream": True})
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=30)
+        connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+        return connection.getresponse()
+
+    def test_running_answers_end_after_sighup(self):
+        answer = self.begin_slow_stream()
+        self.server.process.send_signal(signal.SIGHUP)
+        self.assertTrue(answer.read().endswith(b"data: [DONE]\n\n"))
+        self.assertEqual(self.server.process.wait(30), 0)
+
+    def test_a_second_signal_ends_it_at_once(self):
+        for first, second in ((signal.SIGTERM, signal.SIGTERM), (signal.SIGHUP, signal.SIGINT)):
+            answer = self.begin_slow_stream()
+            self.server.process.send_signal(first)
+            time.sleep(0.5)
+            self.server.process.send_signal(second)
+            self.assertEqual(self.server.process.wait(30), -second)
+            with self.assertRaises((http.client.IncompleteRead, ConnectionError)):
+                answer.read()
+            if second == signal.SIGTERM:
+                self.tearDown()
+                self.setUp()
+
+    def test_one_ends_it_while_the_model_is_loaded(self):
+        script = pathlib.Path(self.folder.name) / "never.json"
+        os.mkfifo(script)
+        command = [PROGRAM, "serve", f"script:{script}", "--port", "0"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(script, "w"):  # once it reads, and it never gets a byte
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(30), 128 + signal.SIGTERM)
+
+    def test_a_hangup_that_is_ignored_stays_so(self):
+        self.tearDown()
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup leaves it
+        try:
+            self.setUp()
+        finally:
+            signal.signal(signal.SIGHUP, before)
+        self.server.process.send_signal(signal.SIGHUP)
+        time.sleep(0.3)
+        self.assertEqual(self.server.ask("GET", "/health")[0], 200)
+
+
 class Encoder(unittest.TestCase):
     """A small BERT folder: embeddings as sentence-transformers makes them, and no route that generates."""
 
@@ -310,6 +383,19 @@ class Encoder(unittest.TestCase):
         for item, expected in zip(data, alone * 30):
             self.close(item["embedding"], expected)
             self.assertAlmostEqual(math.hypot(*item["embedding"]), 1, places=5)
+
+    def test_E05_the_most_inputs_of_one_request(self):
+        data = self.embed(["the"] * 2048)["data"]
+        self.assertEqual([item["index"] for item in data], list(range(2048)))
+        body = {"model": "bert", "input": ["the"] * 2049}
+        self.assertEqual(self.server.ask("POST", "/v1/embeddings", body)[0], 400)
+
+    def test_E06_ids_that_fill_the_context(self):
+        self.assertEqual(len(self.embed([5] * 32)["data"]), 1)
+        status, _, content = self.server.ask("POST", "/v1/embeddings", {"model": "bert", "input": [5] * 33})
+        error = json.loads(content)["error"]
+        self.assertEqual((status, error["param"]), (400, "input"))
+        self.assertNotIn("asks for", error["message"])
 
     def test_E06_a_longer_text_than_the_makers_allow(self):
         self.assertEqual(len(self.embed("the " * 30)["data"]), 1)  # 32 tokens with both ends
