@@ -121,6 +121,7 @@ void add_chat_command(CLI::App& app) {
   auto flags = std::make_shared<ChatFlags>();
   CLI::App* command = app.add_subcommand("chat", "Talk with a model at the terminal");
   flags->model.add_to(*command);
+  flags->model.on_fallback = "allow";  // a person waits for the answer, not for advice
   flags->model.add_fallback_flag(*command);
   command->add_option("--system", flags->system, "A system message for the whole conversation");
   flags->sampling.add_to(*command);

@@ -165,10 +165,13 @@ Result<std::shared_ptr<const CpuMatrix>> pack_matrix(std::span<const QTensor> pa
     // About 32 KiB a chunk: far more than it costs to claim one.
     const int64_t batch = std::max<int64_t>(1, 32768 / segment.layout.panel_bytes);
     const auto chunks = static_cast<int>((segment.panels + batch - 1) / batch);
+    const bool has_blocks = parts[i].codec().packing == Packing::kGgufBlock;
     std::atomic<bool> damaged = false;
     pool.parallel_for(chunks, [&](int chunk, int thread) {
       const int64_t end = std::min(segment.panels, (chunk + 1) * batch);
-      if (!parts[i].check_finite(chunk * batch * lanes, std::min(end * lanes, segment.rows)).ok()) damaged = true;
+      if (has_blocks && !parts[i].check_finite(chunk * batch * lanes, std::min(end * lanes, segment.rows)).ok()) {
+        damaged = true;
+      }
       for (int64_t panel = chunk * batch; panel < end; ++panel) {
         pack_panel(plans[i], segment, panel, to + panel * segment.layout.panel_bytes,
                    row_floats[static_cast<size_t>(thread)]);

@@ -66,7 +66,7 @@ TEST(EvaluateTest, PerplexityIsThatOfTheDefinition) {
     for (size_t row = 16; row + 1 < window.size(); ++row, ++count)
       sum -= rows[row][static_cast<size_t>(window[row + 1])];
   }
-  const auto found = measure_perplexity(*model.runner, tokens, {.window = 32, .prefix = {1}});
+  const auto found = measure_perplexity(*model.runner, tokens, {.window = 32, .prefix = {1}, .on_progress = {}});
   ASSERT_TRUE(found.ok()) << found.error().to_string();
   EXPECT_EQ(found->scored, count);
   EXPECT_NEAR(found->nll, sum / static_cast<double>(count), 1e-6);
@@ -75,7 +75,8 @@ TEST(EvaluateTest, PerplexityIsThatOfTheDefinition) {
 
 TEST(EvaluateTest, AModelIsNowhereFromItself) {
   Model a("llama"), b("llama");
-  const auto found = measure_divergence(*a.runner, *b.runner, some_tokens(100), {.window = 50});
+  const auto found =
+      measure_divergence(*a.runner, *b.runner, some_tokens(100), {.window = 50, .prefix = {}, .on_progress = {}});
   ASSERT_TRUE(found.ok()) << found.error().to_string();
   EXPECT_EQ(found->largest, 0);
   EXPECT_EQ(found->top1_agreement, 1);
@@ -101,7 +102,7 @@ TEST(EvaluateTest, DivergenceIsThatOfTheDefinition) {
     agreed += std::ranges::max_element(of_a[row]) - of_a[row].begin() ==
               std::ranges::max_element(of_b[row]) - of_b[row].begin();
   }
-  const auto found = measure_divergence(*a.runner, *b.runner, tokens, {.window = 64});
+  const auto found = measure_divergence(*a.runner, *b.runner, tokens, {.window = 64, .prefix = {}, .on_progress = {}});
   ASSERT_TRUE(found.ok()) << found.error().to_string();
   double mean = 0, mean_reverse = 0;
   for (double value : kl) mean += value / static_cast<double>(kl.size());

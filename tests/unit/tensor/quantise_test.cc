@@ -54,7 +54,9 @@ TEST(QuantiseTest, LosesNoMoreThanTheUsualScaleDoes) {
     const double usual = measure_loss(source, *encode(target, rows, cols, values)).snr_db();
     const double found = measure_loss(source, *quantise(source, target)).snr_db();
     EXPECT_GE(found, usual - 1e-9) << target.name;
-    if (target.element == Element::kE2M1) EXPECT_GT(found, usual + 0.2) << target.name;
+    if (target.element == Element::kE2M1) {
+      EXPECT_GT(found, usual + 0.2) << target.name;
+    }
   }
 }
 
