@@ -1,7 +1,6 @@
-#include <cmath>
-
 #include "models/families.h"
 #include "models/read_config.h"
+#include "models/read_gemma.h"
 
 namespace vernier {
 namespace {
@@ -21,23 +20,12 @@ Result<DecoderSpec> read_gemma2(Config& config) {
   defaults.head_dim = 256;
   TRY_BIND(DecoderSizes sizes, read_sizes(config, defaults, true));
   DecoderSpec& spec = sizes.spec;
-  TRY_BIND(spec.act, read_act(config, "hidden_activation", "gelu_pytorch_tanh"));
-  config.ignore({"hidden_act"});  // an older alias that the reference does not read
-  spec.norm_rule = NormRule::kOnePlus;
-  spec.post_norms = true;
-  spec.embed_scale = std::sqrt(static_cast<float>(spec.hidden));
-  TRY_BIND(bool attention_bias, config.boolean("attention_bias", false));
-  spec.qkv_bias = spec.output_bias = attention_bias ? BiasRule::kRequired : BiasRule::kNone;
-  TRY_STATUS(require_false(config, "use_bidirectional_attention", "attention to later tokens"));
+  TRY_STATUS(read_gemma_parts(config, spec));
   TRY_BIND(spec.final_soft_cap, read_cap(config, "final_logit_softcapping", 30));
 
   AttnSpec attn = sizes.attn;
   TRY_BIND(attn.soft_cap, read_cap(config, "attn_logit_softcapping", 50));
-  TRY_BIND(double scalar, config.number("query_pre_attn_scalar", 256));
-  if (!(scalar > 0) || !std::isnormal(static_cast<float>(1.0 / std::sqrt(scalar)))) {
-    return config_error(config, fmt::format("'query_pre_attn_scalar' is {}, expected a positive number", scalar));
-  }
-  attn.scale = static_cast<float>(1.0 / std::sqrt(scalar));
+  TRY_BIND(attn.scale, read_gemma_scale(config));
   TRY_BIND(attn.rope, read_rope(config, attn.head_dim, 10000));
   TRY_BIND(auto windows, read_alternating_windows(config, sizes.layers, 4096));
   fill_layers(sizes, attn, windows);

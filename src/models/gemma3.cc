@@ -4,6 +4,7 @@
 
 #include "models/families.h"
 #include "models/read_config.h"
+#include "models/read_gemma.h"
 
 namespace vernier {
 namespace {
@@ -88,14 +89,7 @@ Result<DecoderSpec> read_text(Config& config) {
   defaults.max_positions = 131072;
   TRY_BIND(DecoderSizes sizes, read_sizes(config, defaults, true));
   DecoderSpec& spec = sizes.spec;
-  TRY_BIND(spec.act, read_act(config, "hidden_activation", "gelu_pytorch_tanh"));
-  config.ignore({"hidden_act"});  // an older alias that the reference does not read
-  spec.norm_rule = NormRule::kOnePlus;
-  spec.post_norms = true;
-  spec.embed_scale = std::sqrt(static_cast<float>(spec.hidden));
-  TRY_BIND(bool attention_bias, config.boolean("attention_bias", false));
-  spec.qkv_bias = spec.output_bias = attention_bias ? BiasRule::kRequired : BiasRule::kNone;
-  TRY_STATUS(require_false(config, "use_bidirectional_attention", "attention to later tokens"));
+  TRY_STATUS(read_gemma_parts(config, spec));
   if (config.has("attn_logit_softcapping")) {
     return config_error(config, "'attn_logit_softcapping' is set; Gemma 3 has none, remove it or name the right model");
   }
@@ -106,11 +100,7 @@ Result<DecoderSpec> read_text(Config& config) {
 
   AttnSpec attn = sizes.attn;
   attn.qk_norm = true;
-  TRY_BIND(double scalar, config.number("query_pre_attn_scalar", 256));
-  if (!(scalar > 0) || !std::isnormal(static_cast<float>(1.0 / std::sqrt(scalar)))) {
-    return config_error(config, fmt::format("'query_pre_attn_scalar' is {}, expected a positive number", scalar));
-  }
-  attn.scale = static_cast<float>(1.0 / std::sqrt(scalar));
+  TRY_BIND(attn.scale, read_gemma_scale(config));
   TRY_BIND(RopePair ropes, read_ropes(config, attn.head_dim));
   TRY_BIND(std::vector<bool> slides, read_sliding_layers(config, sizes.layers));
   TRY_BIND(std::optional<int> window, read_window(config, 4096));
