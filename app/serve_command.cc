@@ -188,6 +188,20 @@ void count_fallbacks(MetricRegistry& registry, const std::string& model_name,
   }
 }
 
+/// A flag with nothing to act on is refused: a script has no weights, and neither it nor an encoder caches numbers.
+Status refuse_idle_flags(const ModelFlags& given, bool scripted) {
+  const ModelFlags usual;
+  std::string_view idle;
+  if (given.kv_cache_dtype != usual.kv_cache_dtype) idle = "--kv-cache-dtype";
+  if (given.kv_dtype_skip != usual.kv_dtype_skip) idle = "--kv-dtype-skip";
+  if (given.kv_scales != usual.kv_scales) idle = "--kv-scales";
+  if (given.kv_scale_missing != usual.kv_scale_missing) idle = "--kv-scale-missing";
+  if (given.attention != usual.attention) idle = "--attention";
+  if (scripted && given.quantization != usual.quantization) idle = "--quantization";
+  if (idle.empty()) return {};
+  return invalid_argument("{} changes nothing about {}; leave it out", idle, scripted ? "a script" : "an encoder");
+}
+
 Result<std::shared_ptr<const ServedModel>> open_model(const ServeFlags& flags, MetricRegistry& registry) {
   TRY_BIND(ServeOptions options, serve_options(flags));
   const bool scripted = flags.model.model.starts_with(kScriptScheme);
@@ -196,6 +210,7 @@ Result<std::shared_ptr<const ServedModel>> open_model(const ServeFlags& flags, M
   if (!scripted) {
     TRY_BIND(const bool encoder, names_encoder(flags.model));
     if (encoder) {
+      TRY_STATUS(refuse_idle_flags(flags.model, scripted));
       TRY_BIND(std::unique_ptr<LoadedEncoder> model, load_encoder_for(flags.model));
       const std::vector<KernelFallback> fallbacks = kernel_fallbacks(*model);
       TRY_STATUS(flags.model.check_fallbacks(fallbacks));
@@ -211,6 +226,7 @@ Result<std::shared_ptr<const ServedModel>> open_model(const ServeFlags& flags, M
     count_fallbacks(registry, options.names.front(), fallbacks);
     return serve_model(std::move(model), options);
   }
+  TRY_STATUS(refuse_idle_flags(flags.model, scripted));
   TRY_BIND(std::string text, read_text_file(given));
   TRY_BIND(ScriptFile file, ScriptFile::parse(text));
   TRY_BIND(std::string tokenizer, find_model(file.tokenizer));

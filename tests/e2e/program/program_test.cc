@@ -337,6 +337,14 @@ TEST(EndToEnd, InspectShowsWhatRanksWouldHave) {
   EXPECT_NE(refused.output.find("these numbers of ranks work: 1, 2, 4"), std::string::npos) << refused.output;
 }
 
+TEST(EndToEnd, FlagsWithNothingToActOnAreRefused) {
+  for (const std::string& served : {tiny_model("bert"), std::string("script:/none")}) {
+    const Outcome refused = vernier("serve " + served + " --port 0 --kv-cache-dtype fp8_e4m3", true);
+    EXPECT_EQ(refused.exit_code, 2) << refused.output;
+    EXPECT_NE(refused.output.find("--kv-cache-dtype changes nothing"), std::string::npos) << refused.output;
+  }
+}
+
 TEST(EndToEnd, FallbacksAreToldOrRefused) {
   testing::TempFolder folder;
   const std::string run = "logits " + tiny_model("llama") + " --ids " + folder.write("ids.json", "[[1, 2]]") +
