@@ -1,5 +1,8 @@
 #include <nlohmann/json.hpp>
 
+#include <map>
+#include <unordered_map>
+
 #include "app/commands.h"
 #include "app/device_flags.h"
 #include "app/model_flags.h"
@@ -71,18 +74,73 @@ nlohmann::json to_json(const Line& line) {
           {"candidates", candidates}};
 }
 
-void print_line(const Line& line) {
-  const std::string place = line.layer < 0 ? "" : fmt::format("layer {} ", line.layer);
-  fmt::print("{}{}: {}\n    {}\n", place, line.op, line.choice.chosen().kernel, line.choice.problem.to_string());
-  if (!line.choice.layout.empty()) fmt::print("    layout: {}\n", line.choice.layout);
-  if (!line.weights.empty()) fmt::print("    weights: {}\n", line.weights);
-  if (!line.experts.empty()) fmt::print("    experts: {}\n", line.experts);
-  if (!line.scale_origin.empty()) fmt::print("    scales: {}\n", line.scale_origin);
-  for (const Candidate& c : line.choice.candidates) {
-    if (c.reason.code == ReasonCode::kChosen) continue;
-    fmt::print("    not {}: {}{}{}\n", c.kernel, name(c.reason.code), c.reason.detail.empty() ? "" : ", ",
-               c.reason.detail);
+/// A name of a tensor or a module without the number of its layer.
+std::string without_layer(std::string names, int layer) {
+  const std::string number = fmt::format(".{}.", layer);
+  for (std::string_view before : {"layers", "layer", "blk"}) {
+    const std::string from = std::string(before) + number;
+    for (size_t at = names.find(from); at != std::string::npos; at = names.find(from, at + 1)) {
+      names.replace(at + before.size() + 1, number.size() - 2, "*");
+    }
   }
+  return names;
+}
+
+/// All but the layer, as it is shown.
+std::string describe(const Line& line, int layer) {
+  const Choice& choice = line.choice;
+  std::string text = fmt::format("{}: {}\n    {}\n", line.op, choice.chosen().kernel, choice.problem.to_string());
+  if (!choice.layout.empty()) text += fmt::format("    layout: {}\n", choice.layout);
+  if (!line.weights.empty()) text += fmt::format("    weights: {}\n", without_layer(line.weights, layer));
+  if (!line.experts.empty()) text += fmt::format("    experts: {}\n", line.experts);
+  if (!line.scale_origin.empty()) text += fmt::format("    scales: {}\n", without_layer(line.scale_origin, layer));
+  for (const Candidate& c : choice.candidates) {
+    if (c.reason.code == ReasonCode::kChosen) continue;
+    text += fmt::format("    not {}: {}{}{}\n", c.kernel, name(c.reason.code), c.reason.detail.empty() ? "" : ", ",
+                        c.reason.detail);
+  }
+  return text;
+}
+
+/// Layers in order, as in "layers 0-4, 6".
+std::string layers_text(const std::vector<int>& layers) {
+  if (layers.front() < 0) return "";
+  std::string text;
+  for (size_t first = 0; first < layers.size();) {
+    size_t last = first;
+    while (last + 1 < layers.size() && layers[last + 1] == layers[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", layers[first]);
+    if (last > first) text += fmt::format("{}{}", last > first + 1 ? "-" : ", ", layers[last]);
+    first = last + 1;
+  }
+  return fmt::format("{} {} ", layers.size() == 1 ? "layer" : "layers", text);
+}
+
+/// Layers that differ in nothing are told of once.
+void print_folded(const std::vector<Line>& lines) {
+  struct Fold {
+    std::vector<int> layers;
+    const Line* first;
+  };
+  std::vector<Fold> folds;
+  std::unordered_map<std::string, size_t> known;
+  for (const Line& line : lines) {
+    const auto [found, fresh] = known.try_emplace(describe(line, line.layer), folds.size());
+    if (fresh) folds.push_back({{}, &line});
+    folds[found->second].layers.push_back(line.layer);
+  }
+  for (const Fold& fold : folds) {
+    const int layer = fold.layers.size() > 1 ? fold.first->layer : -1;
+    fmt::print("{}{}", layers_text(fold.layers), describe(*fold.first, layer));
+  }
+}
+
+void print_totals(const std::vector<Line>& lines) {
+  std::map<std::string, int> counts;
+  for (const Line& line : lines) ++counts[line.choice.chosen().kernel];
+  std::string text;
+  for (const auto& [kernel, count] : counts) text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, kernel);
+  fmt::print("kernels: {}\n", text);
 }
 
 Status print_lines(const std::string& path, const Features& features, const std::vector<Line>& lines,
@@ -93,9 +151,9 @@ Status print_lines(const std::string& path, const Features& features, const std:
     fmt::print("{}\n", all.dump(2));
     return {};
   }
-  fmt::print("{} on {}: {} kernels, {} threads, for steps of {} rows\n", path, features.device, features.isa,
-             features.threads, flags.rows);
-  for (const Line& line : lines) print_line(line);
+  fmt::print("{} on {}: {} kernels, for steps of {} rows\n", path, features.device, features.isa, flags.rows);
+  print_totals(lines);
+  print_folded(lines);
   return {};
 }
 
@@ -158,8 +216,8 @@ Status run_explain(const ExplainFlags& flags) {
 
 void add_explain_command(CLI::App& app) {
   auto flags = std::make_shared<ExplainFlags>();
-  CLI::App* command =
-      app.add_subcommand("explain", "For each layer and op: kernel, layout, scales, and why not another");
+  CLI::App* command = app.add_subcommand(
+      "explain", "For each layer and op: kernel, layout, scales, and why not another; equal layers once");
   flags->model.add_to(*command);
   flags->device.add_to(*command);
   command->add_option("--rows", flags->rows, "Tokens of a step: 1 for decode, hundreds for prefill")

@@ -294,6 +294,22 @@ TEST(EndToEnd, ExplainNamesAKernelAndItsReasons) {
   EXPECT_NE(outcome.output.find("linear"), std::string::npos) << outcome.output.substr(0, 400);
 }
 
+TEST(EndToEnd, ExplainTellsOfEqualLayersOnceAndOfEachLayerOfJson) {
+  const std::string text = vernier("explain " + tiny_model("llama")).output;
+  const size_t at = text.find("qkv: ");
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(text.find("qkv: ", at + 1), std::string::npos) << text;
+  EXPECT_NE(text.find("layers 0-2 qkv: "), std::string::npos) << text;
+  EXPECT_NE(text.find("model.layers.*.self_attn.q_proj"), std::string::npos) << text;
+  const std::string one = vernier("explain --layer 1 " + tiny_model("llama")).output;
+  EXPECT_NE(one.find("model.layers.1.self_attn.q_proj"), std::string::npos) << one;
+  int listed = 0;
+  for (const auto& line : nlohmann::json::parse(vernier("explain --json " + tiny_model("llama")).output)) {
+    listed += line.at("op") == "qkv" ? 1 : 0;
+  }
+  EXPECT_EQ(listed, 3);
+}
+
 /// Kernel of the first line of `explain --json` whose op is this.
 std::string kernel_on(const std::string& model, const std::string& flags, const std::string& op) {
   const Outcome outcome = vernier("explain --json " + tiny_model(model) + " --device-features " + flags);
