@@ -30,6 +30,7 @@ Result<std::string> find_model(const std::string& given);
 /// app/<name>_command.cc defines add_<name>_command: it adds one subcommand, its flags and its work. The build lists
 /// the files that exist, so a command is added by its file alone.
 void add_bench_command(CLI::App& app);
+void add_calibrate_command(CLI::App& app);
 void add_chat_command(CLI::App& app);
 void add_detokenize_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);

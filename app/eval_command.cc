@@ -1,11 +1,10 @@
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "app/commands.h"
 #include "app/model_flags.h"
+#include "app/text_tokens.h"
 #include "audit/evaluate.h"
 #include "base/progress.h"
 
@@ -14,7 +13,7 @@ namespace {
 
 struct EvalFlags {
   ModelFlags a;
-  std::string b, b_numerics, b_kv_cache_dtype, b_quantization;
+  std::string b, b_numerics, b_kv_cache_dtype, b_kv_scales, b_quantization;
   std::string text;
   int32_t window = 512;
   int64_t tokens = 8192;
@@ -38,33 +37,16 @@ Result<Judged> load_judged(const ModelFlags& flags, int32_t window) {
   return judged;
 }
 
-Result<std::string> read_text(const std::string& path) {
-  if (path.empty()) return std::string(built_in_text());
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return not_found("--text {}: cannot be read; leave it out for the built-in text", path);
-  return std::string{std::istreambuf_iterator<char>(file), {}};
-}
-
-struct Tokens {
-  std::vector<int32_t> text;    // without special tokens
-  std::vector<int32_t> prefix;  // what the model's text begins with
-};
-
-Result<Tokens> tokenise(const LoadedModel& model, const std::string& text, int64_t limit) {
+Result<TextTokens> tokenise(const LoadedModel& model, const std::string& text, int64_t limit) {
   TRY_BIND(const Tokenizer* tokenizer, model.tokenizer());
-  Tokens tokens;
-  TRY_BIND(tokens.text, tokenizer->encode(text, {.add_special = false}));
-  TRY_BIND(tokens.prefix, tokenizer->encode("", {.add_special = true}));
-  if (tokens.prefix.size() > 1) tokens.prefix.resize(1);  // what ends a text would end every window
-  if (limit > 0 && static_cast<int64_t>(tokens.text.size()) > limit) tokens.text.resize(static_cast<size_t>(limit));
-  return tokens;
+  return tokenise_text(*tokenizer, text, limit);
 }
 
 /// The same text must be the same tokens to both; a model without a tokenizer is taken to have the other's.
 Status check_same_tokens(const LoadedModel& a, const LoadedModel& b, const std::string& text) {
   if (!b.tokenizer().ok()) return {};
-  TRY_BIND(Tokens of_a, tokenise(a, text, 0));
-  TRY_BIND(Tokens of_b, tokenise(b, text, 0));
+  TRY_BIND(TextTokens of_a, tokenise(a, text, 0));
+  TRY_BIND(TextTokens of_b, tokenise(b, text, 0));
   if (of_a.text == of_b.text) return {};
   return invalid_argument("{} and {} cut the text into different tokens: their predictions cannot be compared",
                           a.path(), b.path());
@@ -72,7 +54,7 @@ Status check_same_tokens(const LoadedModel& a, const LoadedModel& b, const std::
 
 /// Shows progress while `measure` runs.
 template <class Measure>
-auto with_progress(const EvalFlags& flags, const Tokens& tokens, const Measure& measure) {
+auto with_progress(const EvalFlags& flags, const TextTokens& tokens, const Measure& measure) {
   std::optional<Progress> bar;
   EvalOptions options{flags.window, tokens.prefix, [&](int64_t done, int64_t total) {
                         if (!bar) bar.emplace("eval", total, ProgressUnit::kCount);
@@ -90,7 +72,7 @@ nlohmann::json to_json(const Perplexity& of) {
 Status run_ppl(const EvalFlags& flags) {
   TRY_BIND(std::string text, read_text(flags.text));
   TRY_BIND(Judged judged, load_judged(flags.a, flags.window));
-  TRY_BIND(Tokens tokens, tokenise(*judged.model, text, flags.tokens));
+  TRY_BIND(TextTokens tokens, tokenise(*judged.model, text, flags.tokens));
   TRY_BIND(Perplexity found, with_progress(flags, tokens, [&](const EvalOptions& options) {
              return measure_perplexity(*judged.runner, tokens.text, options);
            }));
@@ -105,12 +87,12 @@ Status run_ppl(const EvalFlags& flags) {
 
 Result<ModelFlags> second_model(const EvalFlags& flags) {
   ModelFlags b = flags.a;
-  const bool has_setting =
-      !flags.b_numerics.empty() || !flags.b_kv_cache_dtype.empty() || !flags.b_quantization.empty();
+  const bool has_setting = !flags.b_numerics.empty() || !flags.b_kv_cache_dtype.empty() || !flags.b_kv_scales.empty() ||
+                           !flags.b_quantization.empty();
   if (flags.b.empty() && !has_setting) {
     return invalid_argument(
-        "nothing to compare: give a second model, or one of --b-quantization, --b-numerics and "
-        "--b-kv-cache-dtype");
+        "nothing to compare: give a second model, or one of --b-quantization, --b-numerics, --b-kv-cache-dtype and "
+        "--b-kv-scales");
   }
   if (!flags.b.empty()) {
     b.model = flags.b;
@@ -120,6 +102,7 @@ Result<ModelFlags> second_model(const EvalFlags& flags) {
   }
   if (!flags.b_numerics.empty()) b.numerics = flags.b_numerics;
   if (!flags.b_kv_cache_dtype.empty()) b.kv_cache_dtype = flags.b_kv_cache_dtype;
+  if (!flags.b_kv_scales.empty()) b.kv_scales = flags.b_kv_scales;
   if (!flags.b_quantization.empty()) b.quantization = flags.b_quantization;
   return b;
 }
@@ -129,7 +112,7 @@ Status run_kl(const EvalFlags& flags) {
   TRY_BIND(std::string text, read_text(flags.text));
   TRY_BIND(Judged a, load_judged(flags.a, flags.window));
   TRY_BIND(Judged b, load_judged(second, flags.window));
-  TRY_BIND(Tokens tokens, tokenise(*a.model, text, flags.tokens));
+  TRY_BIND(TextTokens tokens, tokenise(*a.model, text, flags.tokens));
   if (!flags.b.empty()) TRY_STATUS(check_same_tokens(*a.model, *b.model, text));
   TRY_BIND(Divergence found, with_progress(flags, tokens, [&](const EvalOptions& options) {
              return measure_divergence(*a.runner, *b.runner, tokens.text, options);
@@ -185,6 +168,7 @@ void add_eval_command(CLI::App& app) {
   kl_command->add_option("B", kl->b, "Second model; without one, A with other settings");
   kl_command->add_option("--b-numerics", kl->b_numerics, "--numerics of B");
   kl_command->add_option("--b-kv-cache-dtype", kl->b_kv_cache_dtype, "--kv-cache-dtype of B");
+  kl_command->add_option("--b-kv-scales", kl->b_kv_scales, "--kv-scales of B");
   kl_command->add_option("--b-quantization", kl->b_quantization, "--quantization of B");
   add_text_flags(*kl_command, *kl);
   set_work(*kl_command, [kl] { return run_kl(*kl); });

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "audit/folder_files.h"
 #include "audit/model_writer.h"
 #include "checkpoint/byte_reader.h"
+#include "checkpoint/expert_stacks.h"
 #include "checkpoint/safetensors_stream.h"
 #include "checkpoint/scale_tensor.h"
 
@@ -25,6 +27,28 @@ bool ends_in(std::string_view text, std::string_view end) {
 
 std::string module_of(std::string_view tensor) {
   return std::string(tensor.substr(0, tensor.rfind('.')));
+}
+
+/// Experts that the source stacks in one tensor stand in its list one by one, and are written so: no dialect has codes
+/// and scales of stacks.
+bool is_of_stack(const StoredTensor& tensor) {
+  return tensor.name != tensor.file_name;
+}
+
+/// Codes and scales of a stack have no dot before their endings.
+std::string module_of(const StoredTensor& tensor) {
+  std::string_view name = tensor.name;
+  for (std::string_view end : {"_blocks", "_scales"}) {
+    if (is_of_stack(tensor) && ends_in(name, end)) return std::string(name.substr(0, name.size() - end.size()));
+  }
+  return module_of(name);
+}
+
+constexpr std::string_view kBothHalves = "gate_up_proj";
+
+/// "...experts.3.gate_proj" beside "...experts.3.gate_up_proj".
+std::string half_of(const std::string& module, const char* half) {
+  return module.substr(0, module.size() - kBothHalves.size()) + half;
 }
 
 /// The narrowest of bf16, f16 and f32 that holds every number exactly.
@@ -59,33 +83,36 @@ class FolderWriter final : public ModelWriter {
   }
 
   Status matrix(const WeightPart& part, const StoredTensor& stored, const QTensor& matrix) override {
-    const bool is_quantised = !matrix.codec().is_dense();
     // Numbers that stay as they are keep their bytes, whatever else is told of them.
     if (!is_gguf_ && matrix.codec().id == stored.codec) return {};
-    if (!is_gguf_ && stored.name != stored.file_name) {
-      return Error{ErrorCode::kUnsupported,
-                   "experts that are stacked in one tensor are not written; --quantization quantises them while they "
-                   "are loaded",
-                   printable(stored.file_name)};
-    }
+    if (is_gguf_ || !is_of_stack(stored)) return write_module(part.name, matrix);
+    taken_apart_.insert(stack_of(stored.file_name));
+    if (!part.name.ends_with(kBothHalves)) return write_module(part.name, matrix);
+    // Two matrices, as every engine knows them.
+    halves_.emplace(part.name, part.halves_alternate);
     written_.insert(part.name);
-    if (is_quantised) {
-      quantised_.insert(part.name);
-    } else {
-      plain_.insert(part.name);
-    }
-    return write_matrix(part.name, matrix);
+    const int64_t half = matrix.rows() / 2;
+    TRY_BIND(const QTensor gate, matrix.slice_rows(0, half));
+    TRY_STATUS(write_module(half_of(part.name, "gate_proj"), gate));
+    TRY_BIND(const QTensor up, matrix.slice_rows(half, 2 * half));
+    return write_module(half_of(part.name, "up_proj"), up);
   }
 
   Status others(const LoadReport& report) override {
     for (size_t i = 0; i < report.tensors.size(); ++i) {
       const StoredTensor& tensor = checkpoint_.tensors()[i];
       if (report.tensors[i].use == TensorUse::kConfiguration) continue;
-      const std::string module = module_of(tensor.name);
+      const std::string module = module_of(tensor);
       const bool is_cache_scale = report.tensors[i].use == TensorUse::kCacheScale;
       if (written_.contains(module) && !ends_in(tensor.name, ".bias") && !is_cache_scale) continue;
       if (ends_in(tensor.name, ".weight") && tensor.extents.size() >= 2) plain_.insert(module);
-      TRY_STATUS(is_gguf_ ? write_converted(tensor) : write_as_is(tensor));
+      if (is_gguf_) {
+        TRY_STATUS(write_converted(tensor));
+      } else if (!is_of_stack(tensor)) {
+        TRY_STATUS(write_as_is(tensor));
+      } else {
+        TRY_STATUS(written_.contains(module) ? write_expert_bias(tensor, module) : write_stack(tensor));
+      }
     }
     return stream_.finish();
   }
@@ -141,14 +168,49 @@ class FolderWriter final : public ModelWriter {
     return stream_.add(module + ".weight_scale", "F32", std::move(extents), view.inner_scales);
   }
 
-  Status write_as_is(const StoredTensor& tensor) {
-    // A stack stands in the list once for each expert.
-    if (tensor.name != tensor.file_name) {
-      return Error{ErrorCode::kUnsupported,
-                   "experts that are stacked in one tensor are not written; --quantization quantises them while they "
-                   "are loaded",
+  Status write_module(const std::string& module, const QTensor& matrix) {
+    written_.insert(module);
+    (matrix.codec().is_dense() ? plain_ : quantised_).insert(module);
+    return write_matrix(module, matrix);
+  }
+
+  /// A stack whose experts stay as they are, when its first is met.
+  Status write_stack(const StoredTensor& tensor) {
+    const std::string stack = stack_of(tensor.file_name);
+    if (taken_apart_.contains(stack)) {
+      return Error{ErrorCode::kUnsupported, "its experts are stacked in one tensor, of which --keep leaves all or none",
                    printable(tensor.file_name)};
     }
+    if (!tensor.file_name.ends_with("[0]")) return {};
+    const auto experts = std::ranges::count_if(
+        checkpoint_.tensors(), [&](const StoredTensor& other) { return stack_of(other.file_name) == stack; });
+    std::vector<int64_t> extents = {experts};
+    extents.insert(extents.end(), tensor.extents.begin(), tensor.extents.end());
+    // Views of one tensor, side by side.
+    return stream_.add(stack, tensor.type, std::move(extents),
+                       {tensor.bytes.data(), tensor.bytes.size() * static_cast<size_t>(experts)});
+  }
+
+  /// A bias beside the matrices that were made of its module.
+  Status write_expert_bias(const StoredTensor& tensor, const std::string& module) {
+    const auto both = halves_.find(module);
+    if (both == halves_.end()) return stream_.add(module + ".bias", tensor.type, tensor.extents, tensor.bytes);
+    const int64_t half = tensor.extents.front() / 2;
+    const size_t size = tensor.bytes.size() / static_cast<size_t>(2 * half);
+    for (int64_t side = 0; side < 2; ++side) {
+      std::vector<std::byte> bytes;
+      for (int64_t i = 0; i < half; ++i) {
+        const int64_t at = both->second ? 2 * i + side : side * half + i;
+        const auto number = tensor.bytes.subspan(static_cast<size_t>(at) * size, size);
+        bytes.insert(bytes.end(), number.begin(), number.end());
+      }
+      TRY_STATUS(
+          stream_.add(half_of(module, side == 0 ? "gate_proj" : "up_proj") + ".bias", tensor.type, {half}, bytes));
+    }
+    return {};
+  }
+
+  Status write_as_is(const StoredTensor& tensor) {
     if (tensor.bytes.empty()) return {};
     TRY_STATUS(stream_.add(tensor.file_name, tensor.type, tensor.extents, tensor.bytes));
     tensor.data().release_pages();
@@ -180,9 +242,11 @@ class FolderWriter final : public ModelWriter {
   std::string folder_;
   bool is_gguf_;
   SafetensorsStream stream_;
-  std::set<std::string> written_;    // modules whose tensors are not the source's
-  std::set<std::string> quantised_;  // of those, the ones with scales
-  std::set<std::string> plain_;      // modules with a matrix that has none
+  std::set<std::string> written_;       // modules whose tensors are not the source's
+  std::set<std::string> taken_apart_;   // stacks of experts that are written one by one
+  std::map<std::string, bool> halves_;  // modules of them that hold two matrices -> their rows alternate
+  std::set<std::string> quantised_;     // of those, the ones with scales
+  std::set<std::string> plain_;         // modules with a matrix that has none
 };
 
 }  // namespace

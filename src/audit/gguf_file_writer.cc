@@ -7,6 +7,7 @@
 #include "audit/gguf_blocks_of.h"
 #include "audit/model_writer.h"
 #include "checkpoint/byte_reader.h"
+#include "checkpoint/expert_stacks.h"
 #include "checkpoint/gguf_parts.h"
 #include "checkpoint/gguf_types.h"
 
@@ -102,8 +103,9 @@ class GgufFileWriter final : public ModelWriter {
   Result<Codec> kept_codec(const QTensor& matrix) const override { return matrix.codec(); }
 
   Status matrix(const WeightPart& part, const StoredTensor& stored, const QTensor& matrix) override {
-    const auto found = changed_.find(stored.file_name);
-    if (found == changed_.end()) return {};
+    const std::string name = stack_of(stored.file_name);
+    const size_t place = place_in_stack(stored.file_name);
+    if (!changed_.contains(name)) return {};
     QTensor rows = matrix;
     if (checkpoint_.dialect().rope_rows_interleaved && part.rope_heads > 0) {
       const std::vector<int64_t> order = deinterleaved_rows(part.rows, part.rope_heads);
@@ -113,15 +115,15 @@ class GgufFileWriter final : public ModelWriter {
     }
     if (rows.codec().outer_scale) {
       const float outer = rows.view().outer_scales.front();
-      TRY_STATUS(write_at(scale_name(stored), std::as_bytes(std::span(&outer, 1))));
+      TRY_STATUS(write_at(scale_name(name), std::as_bytes(std::span(&outer, 1)), place));
     }
-    return write_at(stored.file_name, gguf_blocks_of(rows));
+    return write_at(name, gguf_blocks_of(rows), place);
   }
 
   Status others(const LoadReport&) override {
     for (const Entry& entry : entries_) {
       if (entry.source == nullptr || changed_.contains(entry.name)) continue;
-      TRY_STATUS(write_at(entry.name, entry.source->bytes));
+      TRY_STATUS(write_at(entry.name, {entry.source->bytes.data(), entry.bytes}));
       entry.source->data().release_pages();
     }
     return {};
@@ -138,9 +140,7 @@ class GgufFileWriter final : public ModelWriter {
   int64_t written_bytes() const override { return tensor_bytes_; }
 
  private:
-  static std::string scale_name(const StoredTensor& stored) {
-    return stored.file_name.substr(0, stored.file_name.rfind('.')) + ".scale";
-  }
+  static std::string scale_name(const std::string& name) { return name.substr(0, name.rfind('.')) + ".scale"; }
   Error cannot_write() const { return make_error(ErrorCode::kInternal, "cannot write {}", partial_); }
 
   /// Which tensors will change and to what, known before any number is read.
@@ -161,13 +161,8 @@ class GgufFileWriter final : public ModelWriter {
                        printable(parts[i].name)};
         }
         if (segments[i].codec() == *codec) continue;
-        if (stored->extents.size() != 2) {
-          return Error{ErrorCode::kUnsupported,
-                       "experts that are stacked in one tensor are not written; --quantization quantises them while "
-                       "they are loaded",
-                       printable(stored->file_name)};
-        }
-        changed_.emplace(stored->file_name, *codec);
+        changed_.emplace(stack_of(stored->file_name), *codec);
+        ++matrices_[stack_of(stored->file_name)];
       }
       return {};
     };
@@ -185,25 +180,42 @@ class GgufFileWriter final : public ModelWriter {
   }
 
   Status lay_out() {
+    std::map<std::string, int64_t, std::less<>> experts;  // of each stack; 1 of a tensor by itself
+    for (const StoredTensor& tensor : checkpoint_.tensors()) ++experts[stack_of(tensor.file_name)];
     for (const StoredTensor& tensor : checkpoint_.tensors()) {
-      if (places_.contains(tensor.file_name)) {
-        return Error{ErrorCode::kUnsupported, "experts that are stacked in one tensor are not written",
-                     printable(tensor.file_name)};
+      if (place_in_stack(tensor.file_name) == 0) TRY_STATUS(add_tensor(tensor, experts));
+    }
+    return {};
+  }
+
+  /// A tensor, or the whole stack that this one is the first of.
+  Status add_tensor(const StoredTensor& tensor, const std::map<std::string, int64_t, std::less<>>& experts) {
+    const std::string name = stack_of(tensor.file_name);
+    const int64_t count = experts.at(name);
+    const auto found = changed_.find(name);
+    const std::string_view type = found == changed_.end() ? std::string_view(tensor.type) : gguf_type_of(found->second);
+    const GgmlType* row = ggml_type_named(type);
+    if (row == nullptr) return unsupported("{}: GGUF files hold no {}", printable(name), type);
+    Entry entry{name, tensor.extents, row->id, tensor.bytes.size() * static_cast<uint64_t>(count), 0, &tensor};
+    const bool is_stack = name != tensor.file_name;
+    if (is_stack) entry.extents.insert(entry.extents.begin(), count);
+    if (found != changed_.end()) {
+      if (matrices_.at(name) != count) {
+        return Error{ErrorCode::kUnsupported,
+                     "its experts are stacked in one tensor, of which --keep leaves all or none", printable(name)};
       }
-      const auto found = changed_.find(tensor.file_name);
-      const std::string_view type =
-          found == changed_.end() ? std::string_view(tensor.type) : gguf_type_of(found->second);
-      const GgmlType* row = ggml_type_named(type);
-      if (row == nullptr) return unsupported("{}: GGUF files hold no {}", printable(tensor.file_name), type);
-      Entry entry{tensor.file_name, tensor.extents, row->id, tensor.bytes.size(), 0, &tensor};
-      if (found != changed_.end()) {
-        entry.bytes =
-            static_cast<uint64_t>(tensor.extents[0] * tensor.extents[1]) / row->block_elements * row->block_bytes;
-      }
-      add_entry(std::move(entry));
-      if (found != changed_.end() && found->second.outer_scale) {
-        add_entry({scale_name(tensor), {1}, ggml_type_named("F32")->id, sizeof(float), 0, nullptr});
-      }
+      uint64_t elements = 1;
+      for (int64_t extent : entry.extents) elements *= static_cast<uint64_t>(extent);
+      entry.bytes = elements / row->block_elements * row->block_bytes;
+    }
+    add_entry(std::move(entry));
+    if (found != changed_.end() && found->second.outer_scale) {
+      add_entry({scale_name(name),
+                 {count},
+                 ggml_type_named("F32")->id,
+                 sizeof(float) * static_cast<uint64_t>(count),
+                 0,
+                 nullptr});
     }
     return {};
   }
@@ -236,12 +248,14 @@ class GgufFileWriter final : public ModelWriter {
     return {};
   }
 
-  Status write_at(const std::string& name, std::span<const std::byte> bytes) {
+  /// `place` counts parts of that size: of a stack, the expert.
+  Status write_at(const std::string& name, std::span<const std::byte> bytes, size_t place = 0) {
     const Entry& entry = entries_[places_.at(name)];
-    if (bytes.size() != entry.bytes) {
-      return make_error(ErrorCode::kInternal, "{}: {} bytes, expected {}", name, bytes.size(), entry.bytes);
+    if (entry.bytes % bytes.size() != 0 || (place + 1) * bytes.size() > entry.bytes) {
+      return make_error(ErrorCode::kInternal, "{}: {} bytes at {}, expected {} together", name, bytes.size(), place,
+                        entry.bytes);
     }
-    file_.seekp(static_cast<std::streamoff>(data_begin_ + entry.offset));
+    file_.seekp(static_cast<std::streamoff>(data_begin_ + entry.offset + place * bytes.size()));
     file_.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     if (!file_) return cannot_write();
     return {};
@@ -250,7 +264,8 @@ class GgufFileWriter final : public ModelWriter {
   const Checkpoint& checkpoint_;
   std::string partial_;
   std::shared_ptr<const GgufParts> parts_;
-  std::map<std::string, Codec, std::less<>> changed_;  // by name in the file
+  std::map<std::string, Codec, std::less<>> changed_;     // by name in the file
+  std::map<std::string, int64_t, std::less<>> matrices_;  // that change in each of those
   std::vector<Entry> entries_;
   std::map<std::string, size_t, std::less<>> places_;
   uint64_t data_begin_ = 0;

@@ -1,7 +1,10 @@
 #include "checkpoint/cache_scale_file.h"
 
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -107,21 +110,26 @@ Result<CacheScaleFile> CacheScaleFile::read(const std::string& path) {
 }
 
 Status CacheScaleFile::write() const {
+  using Ordered = nlohmann::ordered_json;  // layers by number, for people
   const auto numbers = [](const std::vector<float>& values) {
-    return values.size() == 1 ? Json(values.front()) : Json(values);
+    return values.size() == 1 ? Ordered(values.front()) : Ordered(values);
   };
-  Json of_layers = Json::object();
+  Ordered of_layers = Ordered::object();
   for (const auto& [layer, scales] : layers) {
     of_layers[std::to_string(layer)] = {{"k", numbers(scales.k)}, {"v", numbers(scales.v)}};
   }
   const char* type = stored == CodecId::kE4M3Tensor ? "float8_e4m3fn" : "float8_e5m2";
-  const Json tree = {{"model_type", model_type},
-                     {"kv_cache", {{"dtype", type}, {"scaling_factor", {{"0", std::move(of_layers)}}}}}};
-  std::ofstream out(path);
+  const Ordered tree = {{"model_type", model_type},
+                        {"kv_cache", {{"dtype", type}, {"scaling_factor", {{"0", std::move(of_layers)}}}}}};
+  // A file appears whole or not at all.
+  const std::string partial = path + ".partial";
+  std::ofstream out(partial, std::ios::binary | std::ios::trunc);
   out << tree.dump(1) << '\n';
-  out.flush();
-  if (!out) return make_error(ErrorCode::kInternal, "{} cannot be written", path);
-  return {};
+  out.close();
+  if (out && std::rename(partial.c_str(), path.c_str()) == 0) return {};
+  const int cause = errno;
+  std::remove(partial.c_str());
+  return make_error(ErrorCode::kInternal, "cannot write {}: {}", path, std::strerror(cause));
 }
 
 }  // namespace vernier

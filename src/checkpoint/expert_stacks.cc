@@ -1,6 +1,7 @@
 #include "checkpoint/expert_stacks.h"
 
 #include <array>
+#include <charconv>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,7 @@ constexpr int64_t kMostExperts = 4096;
 
 /// What the end of a stack's name is for one expert's tensor.
 constexpr std::array kEndings = {
+    std::pair<std::string_view, std::string_view>{".scale", ".scale"},  // of NVFP4 in GGUF files, one an expert
     std::pair<std::string_view, std::string_view>{".weight", ".weight"},
     std::pair<std::string_view, std::string_view>{".bias", ".bias"},
     std::pair<std::string_view, std::string_view>{"_bias", ".bias"},
@@ -51,8 +53,8 @@ void take_expert_stacks_apart(std::vector<StoredTensor>& tensors) {
   for (StoredTensor& tensor : tensors) {
     const std::optional<StackName> stack = parse(tensor.name);
     const int64_t experts = tensor.extents.empty() ? 0 : tensor.extents.front();
-    if (!stack || tensor.extents.size() < 2 || experts < 1 || experts > kMostExperts ||
-        tensor.bytes.size() % static_cast<size_t>(experts) != 0) {
+    if (!stack || tensor.extents.size() < (stack->ending == ".scale" ? 1 : 2) || experts < 1 ||
+        experts > kMostExperts || tensor.bytes.size() % static_cast<size_t>(experts) != 0) {
       all.push_back(std::move(tensor));
       continue;
     }
@@ -70,6 +72,18 @@ void take_expert_stacks_apart(std::vector<StoredTensor>& tensors) {
     }
   }
   tensors = std::move(all);
+}
+
+std::string stack_of(std::string_view file_name) {
+  return std::string(file_name.substr(0, file_name.ends_with(']') ? file_name.rfind('[') : file_name.size()));
+}
+
+size_t place_in_stack(std::string_view file_name) {
+  size_t place = 0;
+  const size_t begin = file_name.rfind('[');
+  if (!file_name.ends_with(']') || begin == std::string_view::npos) return 0;
+  std::from_chars(file_name.data() + begin + 1, file_name.data() + file_name.size() - 1, place);
+  return place;
 }
 
 }  // namespace vernier

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/checkpoint_parts.h"
@@ -11,5 +13,10 @@ namespace vernier {
 /// one name whatever the checkpoint's form. Codes and scales of a stack ("..._blocks", "..._scales") keep their
 /// endings. Copies no numbers. What is no such stack stays as it is.
 void take_expert_stacks_apart(std::vector<StoredTensor>& tensors);
+
+/// The tensor in the file of one that was taken out of it, "a" of "a[3]", and its place there; of another tensor its
+/// own name and 0.
+std::string stack_of(std::string_view file_name);
+size_t place_in_stack(std::string_view file_name);
 
 }  // namespace vernier

@@ -41,6 +41,18 @@ TEST(ExpertStacks, EachExpertHasATensorOfItsOwn) {
               ElementsAre("a.experts.0.gate_up_proj_blocks", "a.experts.1.gate_up_proj_blocks"));
 }
 
+TEST(ExpertStacks, AnExpertsScaleIsItsOwn) {
+  EXPECT_THAT(names_of({{"a.experts.up_proj.scale", {2}}}),
+              ElementsAre("a.experts.0.up_proj.scale", "a.experts.1.up_proj.scale"));
+}
+
+TEST(ExpertStacks, ATensorKnowsItsStack) {
+  EXPECT_EQ(stack_of("blk.0.ffn_up_exps.weight[12]"), "blk.0.ffn_up_exps.weight");
+  EXPECT_EQ(place_in_stack("blk.0.ffn_up_exps.weight[12]"), 12u);
+  EXPECT_EQ(stack_of("blk.0.ffn_up.weight"), "blk.0.ffn_up.weight");
+  EXPECT_EQ(place_in_stack("blk.0.ffn_up.weight"), 0u);
+}
+
 // What is named for one expert, or is no matrix of experts, stays.
 TEST(ExpertStacks, OthersStayAsTheyAre) {
   for (const char* name : {"a.experts.0.down_proj.weight", "a.shared_experts.down_proj.weight", "a.experts.router",
