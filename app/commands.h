@@ -14,7 +14,7 @@ namespace vernier {
 /// file before a command runs, and constant from then on.
 struct GlobalOptions {
   bool json = false;           ///< print one JSON value instead of text for people
-  std::string isa;             ///< "baseline", "avx2", "avx512"; empty: the best that the machine has
+  std::string isa;             ///< "baseline", "avx2", "avx512", "amx"; empty: the best that the machine has
   int threads = 0;             ///< 0: one for each core
   std::filesystem::path home;  ///< models and tactics: VERNIER_HOME, else ~/.cache/vernier
   LogLevel log_level = LogLevel::kWarning;

@@ -44,7 +44,7 @@ void examine_cpu(const Machine& machine, std::vector<Finding>& findings) {
   const std::vector<std::string> sets = machine.instruction_sets();
   findings.push_back(
       {sets.size() > 1 ? Verdict::kGood : Verdict::kWarning, "instruction sets",
-       fmt::format("{} (kernels exist for baseline, avx2, avx512)", fmt::join(sets, ", ")),
+       fmt::format("{} (kernels exist for baseline, avx2, avx512, amx)", fmt::join(sets, ", ")),
        sets.size() > 1 ? "" : "without AVX2, FMA, F16C and BMI2 everything runs on the slow baseline kernels"});
 }
 

@@ -112,6 +112,7 @@ std::vector<std::string> Machine::instruction_sets() const {
   sets.emplace_back("avx2");
   if (has_all({"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni", "avx512_bf16"})) {
     sets.emplace_back("avx512");
+    if (has_all({"amx_tile", "amx_int8", "amx_bf16"})) sets.emplace_back("amx");
   }
   return sets;
 }

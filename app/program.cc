@@ -47,7 +47,7 @@ void add_global_flags(CLI::App& app) {
   app.add_flag("--json", program.options.json, "print JSON instead of text for people");
   app.add_option("--config", program.config_path, "TOML file with defaults for flags")->type_name("FILE");
   app.add_option("--isa", program.options.isa,
-                 "CPU instruction set: baseline, avx2, avx512 (default: the best there is)")
+                 "CPU instruction set: baseline, avx2, avx512, amx (default: the best there is)")
       ->type_name("NAME");
   app.add_option("--threads", program.options.threads, "CPU threads (default: one for each core)")
       ->check(CLI::Range(0, 1024));

@@ -113,7 +113,7 @@ Status bench_codec(const Options& options, const Codec& codec, Isa isa, ThreadPo
 
 ReadLoop read_loop(Isa isa) {
 #if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return avx512::peak_loops().read;
+  if (isa >= Isa::kAvx512) return avx512::peak_loops().read;
   if (isa == Isa::kAvx2) return avx2::peak_loops().read;
 #endif
   (void)isa;

@@ -33,7 +33,7 @@ bool runs_in_tiles(int64_t rows) {
 
 const AttendKernels& attend_kernels(Isa isa) {
 #if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return avx512::attend_kernels;
+  if (isa >= Isa::kAvx512) return avx512::attend_kernels;
   if (isa == Isa::kAvx2) return avx2::attend_kernels;
 #endif
   CHECK(isa == Isa::kBaseline, "no attention kernels are built for {}", name(isa));
@@ -338,6 +338,7 @@ Choice explain_attention(const AttnSpec& spec, const CacheSpec& cache, int64_t b
   Choice choice;
   choice.problem = attend_problem(spec, cache, batch_rows);
   choice.layout = "[block, head, token, dim]";
+  isa = std::min(isa, Isa::kAvx512);  // no kernel of attention is built for tiles
   for (Isa level : {Isa::kAvx512, Isa::kAvx2, Isa::kBaseline}) {
     for (bool tiles : {true, false}) {
       Candidate candidate;

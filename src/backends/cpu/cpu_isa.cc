@@ -8,11 +8,15 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace vernier {
 namespace {
 
-constexpr std::array<Isa, 3> kAll = {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512};
+constexpr std::array<Isa, 4> kAll = {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
 
 #if defined(__x86_64__)
 
@@ -39,6 +43,16 @@ bool has_all(uint32_t bits, uint32_t wanted) {
   return (bits & wanted) == wanted;
 }
 
+/// A process asks once for the registers of tiles, which are large; without, the first tile ends it.
+bool may_use_tiles() {
+#if defined(__linux__)
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
 std::vector<Isa> detect() {
   std::vector<Isa> isas = {Isa::kBaseline};
   constexpr uint64_t kYmm = 0x6, kZmm = 0xE6;  // SSE and AVX; and the masks, low and high halves of the ZMM registers
@@ -51,6 +65,9 @@ std::vector<Isa> detect() {
                 has_all(seven.b, bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ) &&
                 has_all(seven.c, bit_AVX512VNNI) && has_all(seven_one.a, bit_AVX512BF16);
   if (avx512) isas.push_back(Isa::kAvx512);
+  constexpr uint64_t kTiles = 0x60000;
+  constexpr uint32_t kAmx = 1u << 22 | 1u << 24 | 1u << 25;  // BF16, TILE, INT8
+  if (avx512 && (saved & kTiles) == kTiles && has_all(seven.d, kAmx) && may_use_tiles()) isas.push_back(Isa::kAmx);
   return isas;
 }
 
@@ -81,6 +98,8 @@ std::string_view name(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAmx:
+      return "amx";
   }
   return "?";
 }

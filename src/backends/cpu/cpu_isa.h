@@ -13,6 +13,7 @@ enum class Isa : uint8_t {
   kBaseline,  ///< what every machine of the architecture has
   kAvx2,      ///< AVX2, FMA, F16C, BMI2
   kAvx512,    ///< AVX-512 F, BW, VL, DQ, VNNI, BF16
+  kAmx,       ///< AMX tiles, INT8, BF16
 };
 
 std::string_view name(Isa isa);

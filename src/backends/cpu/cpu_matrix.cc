@@ -102,6 +102,7 @@ int64_t padding_bytes(const MatrixSegment& segment, int64_t cols) {
 
 const LinearKernels& linear_kernels(Isa isa) {
 #if defined(__x86_64__)
+  if (isa == Isa::kAmx) return amx::linear_kernels();
   if (isa == Isa::kAvx512) return avx512::linear_kernels();
   if (isa == Isa::kAvx2) return avx2::linear_kernels();
 #endif

@@ -15,7 +15,7 @@ constexpr int64_t kNumbersPerChunk = 16384;  // of work between the products: ab
 
 const RowKernels& row_kernels(Isa isa) {
 #if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return avx512::row_kernels;
+  if (isa >= Isa::kAvx512) return avx512::row_kernels;
   if (isa == Isa::kAvx2) return avx2::row_kernels;
 #endif
   CHECK(isa == Isa::kBaseline, "no row kernels are built for {}", name(isa));

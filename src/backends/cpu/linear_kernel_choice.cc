@@ -7,10 +7,18 @@
 namespace vernier {
 namespace {
 
-std::string kernel_name(LinearKernel kernel, const CpuMatrix& matrix) {
+/// Kernels that tiles of AMX serve too.
+bool has_amx_form(LinearKernel kernel, PanelFormat format) {
+  return takes_bf16_rows(kernel) ||
+         (kernel == LinearKernel::kIntTile && is_integer(format) && int_format(format).group == 32);
+}
+
+std::string kernel_name(LinearKernel kernel, const CpuMatrix& matrix, PanelFormat format) {
   static constexpr const char* kNames[] = {"int8_stream", "int8_tile", "float_stream",  "fp8_stream",
                                            "fp8_tile",    "bf16_tile", "fp8_bf16_tile", "float_tile"};
-  return fmt::format("{}_{}", kNames[static_cast<size_t>(kernel)], matrix.kernels().name);
+  const LinearKernels& kernels = matrix.kernels();
+  return fmt::format("{}_{}", kNames[static_cast<size_t>(kernel)],
+                     has_amx_form(kernel, format) ? kernels.tile_name : kernels.name);
 }
 
 /// Whatever the number of rows: which kernel multiplies a row may not depend on its neighbours where it shows.
@@ -60,10 +68,11 @@ Reason verdict(LinearKernel kernel, const CpuMatrix& matrix, const MatrixSegment
 }
 
 /// Instruction sets above the one in use, as candidates of the best kernel.
-void add_other_isas(const CpuMatrix& matrix, LinearKernel kernel, std::vector<Candidate>& candidates) {
-  for (Isa isa : {Isa::kAvx512, Isa::kAvx2}) {
-    if (isa <= matrix.isa()) continue;
-    std::string full = kernel_name(kernel, matrix);
+void add_other_isas(const CpuMatrix& matrix, LinearKernel kernel, PanelFormat format,
+                    std::vector<Candidate>& candidates) {
+  for (Isa isa : {Isa::kAmx, Isa::kAvx512, Isa::kAvx2}) {
+    if (isa <= matrix.isa() || (isa == Isa::kAmx && !has_amx_form(kernel, format))) continue;
+    std::string full = kernel_name(kernel, matrix, format);
     full.replace(full.rfind('_') + 1, std::string::npos, name(isa));
     candidates.push_back(
         {full, {ReasonCode::kNeedsIsa, fmt::format("needs {}; this run uses {}", name(isa), name(matrix.isa()))}});
@@ -98,13 +107,14 @@ LinearKernel choose_linear(const CpuMatrix& matrix, const MatrixSegment& segment
   if (int64_t padding = matrix.info().padding_bytes; padding > 0) {
     choice->layout += fmt::format(", {} of {} bytes padding", padding, matrix.info().bytes);
   }
-  add_other_isas(matrix, chosen, choice->candidates);
+  const PanelFormat format = segment.layout.format;
+  add_other_isas(matrix, chosen, format, choice->candidates);
   for (LinearKernel kernel : kAll) {
     Reason reason = verdict(kernel, matrix, segment, batch_rows);
     if (kernel != chosen && reason.code == ReasonCode::kChosen) {
-      reason = {ReasonCode::kSlower, fmt::format("{} is faster here", kernel_name(chosen, matrix))};
+      reason = {ReasonCode::kSlower, fmt::format("{} is faster here", kernel_name(chosen, matrix, format))};
     }
-    choice->candidates.push_back({kernel_name(kernel, matrix), std::move(reason)});
+    choice->candidates.push_back({kernel_name(kernel, matrix, format), std::move(reason)});
   }
   return chosen;
 }

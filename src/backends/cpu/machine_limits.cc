@@ -12,6 +12,7 @@ namespace {
 
 PeakLoops loops_of(Isa isa) {
 #if defined(__x86_64__)
+  if (isa == Isa::kAmx) return amx::peak_loops();
   if (isa == Isa::kAvx512) return avx512::peak_loops();
   if (isa == Isa::kAvx2) return avx2::peak_loops();
 #endif

@@ -69,16 +69,17 @@ TEST_F(MachineFiles, WhatIsNotThereStaysEmpty) {
 }
 
 TEST(Machine, AnInstructionSetNeedsAllOfItsParts) {
-  const std::vector<std::string> all = {"avx2",     "avx512_bf16", "avx512_vnni", "avx512bw", "avx512dq", "avx512f",
-                                        "avx512vl", "bmi1",        "bmi2",        "f16c",     "fma"};
+  const std::vector<std::string> all = {"amx_bf16",    "amx_int8", "amx_tile", "avx2",    "avx512_bf16",
+                                        "avx512_vnni", "avx512bw", "avx512dq", "avx512f", "avx512vl",
+                                        "bmi1",        "bmi2",     "f16c",     "fma"};
   Machine machine;
   machine.flags = all;
-  EXPECT_THAT(machine.instruction_sets(), ::testing::ElementsAre("baseline", "avx2", "avx512"));
+  EXPECT_THAT(machine.instruction_sets(), ::testing::ElementsAre("baseline", "avx2", "avx512", "amx"));
   for (const std::string& part : all) {
     machine.flags = all;
     std::erase(machine.flags, part);
-    const bool of_avx512 = part.starts_with("avx512");
-    EXPECT_EQ(machine.instruction_sets().back(), of_avx512 ? "avx2" : "baseline") << "without " << part;
+    const char* left = part.starts_with("amx") ? "avx512" : part.starts_with("avx512") ? "avx2" : "baseline";
+    EXPECT_EQ(machine.instruction_sets().back(), left) << "without " << part;
   }
 }
 

@@ -134,6 +134,7 @@ struct LinearKernels {
   int tile_panels;    ///< most panels of one tile job
   int stream_tokens;  ///< most rows of one stream job: a power of two
   const char* name;
+  const char* tile_name;  ///< of bf16_tile, and of int_tile where a scale has 32 columns
   void (*stream)(const StreamJob&);
   void (*unpack)(const UnpackJob&);
   void (*int_tile)(const IntTileJob&);
@@ -163,6 +164,9 @@ namespace avx2 {
 const LinearKernels& linear_kernels();
 }
 namespace avx512 {
+const LinearKernels& linear_kernels();
+}
+namespace amx {
 const LinearKernels& linear_kernels();
 }
 

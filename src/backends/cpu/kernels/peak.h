@@ -23,5 +23,8 @@ PeakLoops peak_loops();
 namespace avx512 {
 PeakLoops peak_loops();
 }
+namespace amx {
+PeakLoops peak_loops();
+}
 
 }  // namespace vernier
