@@ -26,10 +26,10 @@ Status write_json(const fs::path& path, const Json& tree) {
   return write_text(path, tree.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-/// "fp8" of transformers, vLLM and SGLang.
-Json hf_fp8(bool in_blocks, const std::vector<std::string>& plain) {
+/// "fp8" of transformers, vLLM and SGLang: of blocks alone, as they disagree about the name of a single scale.
+Json hf_fp8(const std::vector<std::string>& plain) {
   Json config = {{"quant_method", "fp8"}, {"fmt", "e4m3"}, {"activation_scheme", "dynamic"}};
-  if (in_blocks) config["weight_block_size"] = {128, 128};
+  config["weight_block_size"] = {128, 128};
   if (!plain.empty()) config["modules_to_not_convert"] = plain;
   return config;
 }
@@ -40,8 +40,8 @@ Json compressed_tensors(const QuantTarget& target, const std::vector<std::string
   Json weights = {{"num_bits", bits}, {"type", "float"}, {"symmetric", true}, {"dynamic", false}};
   Json inputs = nullptr;  // numbers of 16 bits
   const char* format = "float-quantized";
-  if (kind.id == CodecId::kE4M3Channel) {
-    weights["strategy"] = "channel";
+  if (kind.id == CodecId::kE4M3Channel || kind.id == CodecId::kE4M3Tensor) {
+    weights["strategy"] = kind.id == CodecId::kE4M3Channel ? "channel" : "tensor";
     inputs = {{"num_bits", 8}, {"type", "float"}, {"symmetric", true}, {"dynamic", true}, {"strategy", "token"}};
   } else {
     weights["strategy"] = kind.outer_scale ? "tensor_group" : "group";
@@ -62,8 +62,7 @@ Json compressed_tensors(const QuantTarget& target, const std::vector<std::string
 /// Null for numbers without scales.
 Json quantization_config(const QuantTarget& target, const std::vector<std::string>& plain) {
   if (target.codec.is_dense()) return nullptr;
-  if (target.codec.id == CodecId::kE4M3Tensor) return hf_fp8(false, plain);
-  if (target.codec.id == CodecId::kE4M3Block) return hf_fp8(true, plain);
+  if (target.codec.id == CodecId::kE4M3Block) return hf_fp8(plain);
   return compressed_tensors(target, plain);
 }
 

@@ -66,7 +66,7 @@ class Making {
 
   Status fill(float largest, ThreadPool& pool) {
     if (target_.outer_scale) outer_ = nvfp4_global_scale(largest);
-    if (target_.group_rows == 0) tensor_scale_ = least_byte_noise(largest, pool);
+    if (target_.group_rows == 0) tensor_scale_ = whole_scale(largest, pool);
     Status status;
     std::mutex mutex;
     for_each_slab(source_, target_.group_rows, pool, [&](const Slab& slab) {
@@ -147,21 +147,18 @@ class Making {
     for (int64_t row = top; row < bottom; ++row) {
       for (float value : slab.part(row, begin, end)) largest = std::max(largest, std::fabs(value));
     }
-    float best = byte_scale_candidate(largest, 0);
-    double least = HUGE_VAL;
+    std::array<double, kByteScaleCandidates> noise{};
     for (int candidate = 0; candidate < kByteScaleCandidates; ++candidate) {
       const float scale = byte_scale_candidate(largest, candidate);
-      double noise = 0;
-      for (int64_t row = top; row < bottom; ++row) noise += byte_noise(slab.part(row, begin, end), scale);
-      if (!(noise < least)) continue;
-      least = noise;
-      best = scale;
+      for (int64_t row = top; row < bottom; ++row) {
+        noise[static_cast<size_t>(candidate)] += byte_noise(slab.part(row, begin, end), scale);
+      }
     }
-    return best;
+    return byte_scale_candidate(largest, least_byte_noise(noise));
   }
 
   /// The one scale of a whole matrix.
-  float least_byte_noise(float largest, ThreadPool& pool) {
+  float whole_scale(float largest, ThreadPool& pool) {
     // Sums of slabs are added in order, so that the choice does not depend on the threads.
     const int64_t step = slab_rows(source_.cols(), 1);
     std::vector<std::array<double, kByteScaleCandidates>> sums(static_cast<size_t>((source_.rows() + step - 1) / step));
@@ -175,7 +172,7 @@ class Making {
     for (const auto& of_slab : sums) {
       for (size_t i = 0; i < noise.size(); ++i) noise[i] += of_slab[i];
     }
-    return byte_scale_candidate(largest, static_cast<int>(std::ranges::min_element(noise) - noise.begin()));
+    return byte_scale_candidate(largest, least_byte_noise(noise));
   }
 
   const QTensor& source_;

@@ -133,6 +133,11 @@ float byte_scale_candidate(float largest, int candidate) {
              : std::bit_cast<float>(std::bit_cast<uint32_t>(std::min(scale, FLT_MAX / kLargestE4M3)) & ~kDropped);
 }
 
+int least_byte_noise(std::span<const double> noise) {
+  const auto least = std::ranges::min_element(noise);
+  return *least < noise.front() * 15 / 16 ? static_cast<int>(least - noise.begin()) : 0;
+}
+
 double byte_noise(std::span<const float> values, float scale) {
   double noise = 0;
   for (float value : values) {

@@ -24,6 +24,9 @@ float nvfp4_global_scale(float largest);
 constexpr int kByteScaleCandidates = 8;
 /// 20 bits of significand. Never 0, never so large that scale x code is infinite.
 float byte_scale_candidate(float largest, int candidate);
+/// The candidate that loses least, given the noise of each; 0, the scale that every tool takes, unless another loses a
+/// sixteenth less: over many numbers all lose alike, and what differs is chance.
+int least_byte_noise(std::span<const double> noise);
 /// Sum of squared differences of the values under that scale.
 double byte_noise(std::span<const float> values, float scale);
 

@@ -5,11 +5,9 @@
 
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <random>
 
-#include "audit/model_writer.h"
-#include "checkpoint/scale_tensor.h"
+#include "quantised_model.h"
 #include "testing/gguf_writer.h"
 #include "testing/safetensors_writer.h"
 #include "testing/temp_folder.h"
@@ -20,86 +18,19 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::Contains;
+using testing::error_of;
+using testing::expect_same_numbers;
 using testing::GgufWriter;
 using ::testing::HasSubstr;
+using testing::job_for;
+using testing::kData;
+using testing::quantise_model;
 using testing::SafetensorsWriter;
 using testing::TempFolder;
-
-const std::string kData = VERNIER_TEST_DATA "/models/";
-
-/// Every matrix of a model as it is bound, in bits.
-std::map<std::string, std::vector<float>> numbers_of(const std::string& path, const QuantiseRequest* request) {
-  auto checkpoint = Checkpoint::open(path);
-  CHECK(checkpoint.ok(), "{}", checkpoint.error().to_string());
-  std::optional<WeightQuantiser> quantiser;
-  if (request != nullptr) quantiser = WeightQuantiser::make(**checkpoint, *request).value();
-  std::map<std::string, std::vector<float>> all;
-  auto report = stream_weights(
-      **checkpoint,
-      [&](std::span<const WeightPart> parts, PackUse use, std::vector<QTensor>& segments) -> Status {
-        if (quantiser) TRY_STATUS(quantiser->apply(parts, use, segments));
-        for (size_t i = 0; i < parts.size(); ++i) all[parts[i].name] = segments[i].decode();
-        return {};
-      },
-      nullptr);
-  CHECK(report.ok(), "{}", report.error().to_string());
-  EXPECT_TRUE(report->unused().empty()) << path;
-  return all;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-QuantiseJob job_for(const std::string& format, const std::string& out) {
-  QuantiseJob job;
-  job.request.target = find_quant_target("--to", format).value();
-  job.out = out;
-  job.rest = CodecId::kF32;
-  return job;
-}
-
-Result<QuantiseSummary> quantise_model(const std::string& source, const QuantiseJob& job) {
-  TRY_BIND(auto checkpoint, Checkpoint::open(source));
-  return quantise_checkpoint(*checkpoint, job);
-}
-
-std::string error_of(const Result<QuantiseSummary>& result) {
-  return result.ok() ? "no error" : result.error().to_string();
-}
 
 std::string text_of(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
-}
-
-/// Experts that were stacked with gate and up in one matrix are written with two: as one again.
-std::map<std::string, std::vector<float>> with_halves_joined(std::map<std::string, std::vector<float>> all) {
-  for (auto at = all.begin(); at != all.end();) {
-    const size_t end = at->first.rfind("gate_proj");
-    const std::string parent = at->first.substr(0, end);
-    if (end == std::string::npos || !all.contains(parent + "up_proj") || !parent.ends_with(".")) {
-      ++at;
-      continue;
-    }
-    std::vector<float> both = at->second;
-    const std::vector<float>& up = all[parent + "up_proj"];
-    both.insert(both.end(), up.begin(), up.end());
-    all.erase(parent + "up_proj");
-    at = all.erase(at);
-    all[parent + "gate_up_proj"] = std::move(both);
-  }
-  return all;
-}
-
-void expect_same_numbers(const std::string& source, const QuantiseJob& job) {
-  const auto expected = with_halves_joined(numbers_of(source, &job.request));
-  const auto found = with_halves_joined(numbers_of(job.out, nullptr));
-  ASSERT_EQ(expected.size(), found.size()) << job.request.target.name;
-  for (const auto& [name, values] : expected) {
-    ASSERT_TRUE(found.contains(name)) << name;
-    EXPECT_TRUE(same_bits(values, found.at(name))) << job.request.target.name << " " << name;
-  }
 }
 
 /// A llama of one layer as a GGUF file whose widths all formats divide.
@@ -149,39 +80,6 @@ class GgufSource {
   std::mt19937 random_{11};
 };
 
-/// A Mixtral of one layer as a GGUF file: three experts in one tensor each.
-std::string gguf_with_experts(const TempFolder& folder) {
-  constexpr uint64_t kHidden = 64, kFfn = 128, kExperts = 3, kVocab = 16;
-  GgufWriter writer;
-  std::mt19937 random(5);
-  std::normal_distribution<float> normal(0, 0.05f);
-  auto add = [&](const std::string& name, std::vector<uint64_t> extents) {
-    uint64_t count = 1;
-    for (uint64_t extent : extents) count *= extent;
-    std::vector<float> values(count);
-    // Each expert has a size of its own, so that none may stand for another.
-    for (size_t i = 0; i < count; ++i) values[i] = normal(random) * static_cast<float>(1 + 3 * i / count);
-    writer.f32_tensor(name + ".weight", extents, values);
-  };
-  writer.text("general.architecture", "llama").u32("llama.block_count", 1).u32("llama.context_length", 64);
-  writer.u32("llama.embedding_length", kHidden).u32("llama.feed_forward_length", kFfn);
-  writer.u32("llama.attention.head_count", 2).u32("llama.attention.head_count_kv", 1);
-  writer.u32("llama.expert_count", kExperts).u32("llama.expert_used_count", 2);
-  writer.f32("llama.attention.layer_norm_rms_epsilon", 1e-5f).f32("llama.rope.freq_base", 20000);
-  for (const char* table : {"token_embd", "output"}) add(table, {kHidden, kVocab});
-  for (const char* norm : {"output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"}) add(norm, {kHidden});
-  add("blk.0.attn_q", {kHidden, kHidden});
-  add("blk.0.attn_k", {kHidden, kHidden / 2});
-  add("blk.0.attn_v", {kHidden, kHidden / 2});
-  add("blk.0.attn_output", {kHidden, kHidden});
-  add("blk.0.ffn_gate_inp", {kHidden, kExperts});
-  add("blk.0.ffn_gate_exps", {kHidden, kFfn, kExperts});
-  add("blk.0.ffn_up_exps", {kHidden, kFfn, kExperts});
-  add("blk.0.ffn_down_exps", {kFfn, kHidden, kExperts});
-  writer.write(folder.path("experts.gguf"));
-  return folder.path("experts.gguf");
-}
-
 class FolderFormatTest : public ::testing::TestWithParam<const char*> {};
 
 // AUDIT-6: what is written is loaded again to the bit, and is what a load with --quantization computes with.
@@ -223,70 +121,10 @@ TEST_P(GgufFormatTest, AFileHoldsWhatALoadWouldCompute) {
   EXPECT_TRUE((*opened)->warnings().empty());
 }
 
-TEST_P(GgufFormatTest, StacksOfExpertsStayStacks) {
-  TempFolder folder;
-  const std::string source = gguf_with_experts(folder);
-  const QuantiseJob job = job_for(GetParam(), folder.path("out.gguf"));
-  const auto summary = quantise_model(source, job);
-  ASSERT_TRUE(summary.ok()) << summary.error().to_string();
-  expect_same_numbers(source, job);
-  const auto opened = Checkpoint::open(job.out).value();
-  EXPECT_EQ(opened->find("model.layers.0.mlp.experts.2.up_proj.weight")->file_name, "blk.0.ffn_up_exps.weight[2]");
-}
-
 INSTANTIATE_TEST_SUITE_P(All, GgufFormatTest,
                          ::testing::Values("q8_0", "q6_k", "q5_k", "q5_1", "q5_0", "q4_k", "q4_1", "q4_0", "q3_k",
                                            "q2_k", "mxfp4", "nvfp4", "bf16", "f16"),
                          [](const auto& info) { return std::string(info.param); });
-
-/// Every number of a model's biases and norms by name, experts' halves apart.
-std::map<std::string, std::vector<float>> vectors_of(const std::string& path) {
-  std::map<std::string, std::vector<float>> all;
-  const auto checkpoint = Checkpoint::open(path).value();
-  for (const StoredTensor& tensor : checkpoint->tensors()) {
-    if (tensor.name.ends_with(".bias")) all[tensor.name] = read_floats(tensor).value();
-  }
-  return all;
-}
-
-// AUDIT-6: experts in one tensor of three dimensions, with rows of gate and up that take turns, transposed, or as
-// blocks.
-TEST(QuantiseCheckpointTest, StackedExpertsAreWrittenOneByOne) {
-  for (const char* model : {"gpt-oss", "gpt-oss-mxfp4"}) {
-    for (const char* format : {"mxfp4", "nvfp4", "mxfp8", "fp8", "fp8_channel", "f16"}) {
-      TempFolder folder;
-      QuantiseJob job = job_for(format, folder.path("out"));
-      job.request.requantise = true;
-      const auto summary = quantise_model(kData + model, job);
-      ASSERT_TRUE(summary.ok()) << model << " " << format << ": " << summary.error().to_string();
-      expect_same_numbers(kData + model, job);
-      const auto before = vectors_of(kData + model), after = vectors_of(job.out);
-      const std::string expert = "model.layers.1.mlp.experts.2.";
-      const std::vector<float>& both = before.at(expert + "gate_up_proj.bias");
-      const std::vector<float>&gate = after.at(expert + "gate_proj.bias"), &up = after.at(expert + "up_proj.bias");
-      ASSERT_EQ(gate.size() * 2, both.size());
-      for (size_t i = 0; i < gate.size(); ++i) {
-        EXPECT_EQ(gate[i], both[2 * i]) << i;
-        EXPECT_EQ(up[i], both[2 * i + 1]) << i;
-      }
-      EXPECT_EQ(after.at(expert + "down_proj.bias"), before.at(expert + "down_proj.bias"));
-    }
-  }
-}
-
-TEST(QuantiseCheckpointTest, AStackStaysWholeOrNotAtAll) {
-  TempFolder folder;
-  QuantiseJob job = job_for("mxfp4", folder.path("out"));
-  job.request.keep = {"*experts*"};
-  ASSERT_EQ(error_of(quantise_model(kData + "gpt-oss", job)), "no error");
-  expect_same_numbers(kData + "gpt-oss", job);
-  const auto kept = Checkpoint::open(job.out).value();
-  EXPECT_EQ(kept->find("model.layers.0.mlp.experts.1.down_proj.weight")->file_name,
-            "model.layers.0.mlp.experts.down_proj[1]");
-  job.request.keep = {"*experts.1.*"};
-  job.out = folder.path("other");
-  EXPECT_THAT(error_of(quantise_model(kData + "gpt-oss", job)), HasSubstr("all or none"));
-}
 
 // Embeddings, norms, routers and the head stay; each is listed for readers that take every linear layer.
 TEST(QuantiseCheckpointTest, WhatStaysIsListed) {
