@@ -14,6 +14,7 @@
 #include "app/commands.h"
 #include "app/model_flags.h"
 #include "app/number_flags.h"
+#include "grammar/grammar_compiler.h"
 #include "server/api_routes.h"
 #include "server/http_server.h"
 #include "server/page_route.h"
@@ -338,6 +339,7 @@ Status serve(const ServeFlags& flags) {
   tell_defaults(model);
   const int signal = stop.wait();
   tell("signal {}: no new requests; {} under way have {} s", signal, server->requests_under_way(), flags.grace_s);
+  if (model.grammars != nullptr) model.grammars->stop();  // nothing that still compiles would begin to answer
   const bool whole = server->drain(std::chrono::seconds(flags.grace_s));
   tell("stopped; {}", whole ? "every answer was given whole" : "answers that took longer were cut off");
   server.reset();

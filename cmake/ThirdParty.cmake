@@ -29,6 +29,8 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${xgrammar_root}
 if(VERNIER_HAS_XGRAMMAR)
   file(GLOB_RECURSE xgrammar_sources CONFIGURE_DEPENDS "${xgrammar_root}/cpp/*.cc")
   list(FILTER xgrammar_sources EXCLUDE REGEX "/tvm_ffi/")
+  include(XGrammarEdits)
+  edit_xgrammar("${xgrammar_root}" xgrammar_sources)
   add_library(xgrammar STATIC EXCLUDE_FROM_ALL ${xgrammar_sources})
   set_target_properties(xgrammar PROPERTIES CXX_STANDARD 17)
   # -O2 under the sanitizers too: compiling a grammar unoptimised takes seconds.
@@ -37,5 +39,7 @@ if(VERNIER_HAS_XGRAMMAR)
                              XGRAMMAR_LOG_CUSTOMIZE=1)
   target_include_directories(xgrammar SYSTEM PUBLIC "${xgrammar_root}/include" "${xgrammar_root}/3rdparty/picojson"
                              "${xgrammar_root}/3rdparty/dlpack/include")
+  # The edited files include their neighbours.
+  target_include_directories(xgrammar PRIVATE "${xgrammar_root}/cpp")
   target_link_libraries(xgrammar PUBLIC Threads::Threads)
 endif()

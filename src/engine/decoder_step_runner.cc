@@ -30,7 +30,7 @@ Result<StepOutput> DecoderStepRunner::run(const StepInput& step) {
   }
   if (step.view.sampled_rows.empty()) return output;
   const Value logits = decoder_.head(*ops_, states);
-  if (step.masks != nullptr) TRY_STATUS(step.masks->wait());
+  if (step.masks != nullptr) step.masks->wait();
   TRY_BIND(output.sampled, ops_->sample(logits, step.specs));
   return output;
 }

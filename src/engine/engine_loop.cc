@@ -203,8 +203,7 @@ Result<StepOutput> EngineLoop::forward() {
   }
   Result<StepOutput> output = runner_->run(input);
   // A step that failed before its masks were needed: nobody else may touch the matchers until they are filled.
-  Status filled = masks_.wait();
-  if (!filled.ok()) return Error(filled.error());
+  masks_.wait();
   return output;
 }
 
@@ -308,7 +307,9 @@ RequestUpdate EngineLoop::accept(const PlannedRows& rows, Sequence& member, Step
     return update;
   }
   Result<SampledToken>& drawn = output.sampled[next++];
-  if (!drawn.ok()) {
+  if (!member.mask_filled.ok()) {
+    update.failed = member.mask_filled.error();
+  } else if (!drawn.ok()) {
     update.failed = drawn.error();
   } else if (!update.failed) {
     accept_token(member, std::move(*drawn), update);
@@ -318,8 +319,11 @@ RequestUpdate EngineLoop::accept(const PlannedRows& rows, Sequence& member, Step
 
 void EngineLoop::accept_token(Sequence& member, SampledToken token, RequestUpdate& update) {
   const Request& request = member.request;
-  if (member.matcher && !member.matcher->accept(token.token)) {
-    update.failed = make_error(ErrorCode::kInternal, "token {} was drawn where the grammar forbids it", token.token);
+  if (member.matcher && !member.matcher->accept(token.token, &masks_.shared_work())) {
+    update.failed =
+        member.matcher->failure().ok()
+            ? make_error(ErrorCode::kInternal, "token {} was drawn where the grammar forbids it", token.token)
+            : member.matcher->failure().error();
     return;
   }
   const bool complete = member.matcher && member.matcher->terminated();

@@ -66,7 +66,7 @@ void EngineLoop::add_rows(const PlannedRows& rows, Sequence& member) {
   }
   if (member.matcher) {
     member.mask.resize(member.matcher->grammar().vocabulary().mask_words());
-    mask_jobs_.push_back({&*member.matcher, member.mask});
+    mask_jobs_.push_back({&*member.matcher, member.mask, &member.mask_filled});
     spec.mask = member.mask;
   }
   specs_.push_back(std::move(spec));

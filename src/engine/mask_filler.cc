@@ -1,8 +1,15 @@
 #include "engine/mask_filler.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace vernier {
+namespace {
+
+// Some tens of milliseconds: no step is held up longer by costly grammars, however many run.
+constexpr int64_t kSharedWorkOfStep = 1'000'000;
+
+}  // namespace
 
 MaskFiller::MaskFiller() : thread_([this] { run(); }) {}
 
@@ -21,25 +28,24 @@ void MaskFiller::start(std::vector<Job> jobs) {
     jobs_ = std::move(jobs);
     next_ = 0;
     left_ = jobs_.size();
-    failure_ = {};
+    shared_.refill(kSharedWorkOfStep);
   }
   changed_.notify_all();
 }
 
-Status MaskFiller::wait() {
+void MaskFiller::wait() {
   std::unique_lock lock(mutex_);
   fill_waiting(lock);
   changed_.wait(lock, [this] { return left_ == 0; });
-  return std::exchange(failure_, {});
 }
 
 void MaskFiller::fill_waiting(std::unique_lock<std::mutex>& lock) {
   while (next_ < jobs_.size()) {
     const Job job = jobs_[next_++];
     lock.unlock();
-    Status filled = job.matcher->fill_mask(job.mask);
+    *job.filled = job.matcher->fill_mask(job.mask, &shared_);
+    if (!job.filled->ok()) std::ranges::fill(job.mask, 0U);
     lock.lock();
-    if (!filled.ok()) failure_ = filled;
     if (--left_ == 0) changed_.notify_all();
   }
 }

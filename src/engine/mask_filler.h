@@ -20,14 +20,17 @@ class MaskFiller {
   struct Job {
     GrammarMatcher* matcher = nullptr;
     std::span<uint32_t> mask;
+    Status* filled = nullptr;  ///< where the outcome goes; after a failure the mask allows nothing
   };
 
   MaskFiller();
   ~MaskFiller();
 
   void start(std::vector<Job> jobs);
-  /// Returns once all are filled, with the first failure if there was one. Does nothing if nothing was started.
-  Status wait();
+  /// Returns once all are filled or have failed. Does nothing if nothing was started.
+  void wait();
+  /// Of the step that was started last: the masks draw on it, and so may the tokens.
+  SharedWork& shared_work() { return shared_; }
 
  private:
   void run();
@@ -39,7 +42,7 @@ class MaskFiller {
   size_t next_ = 0;  // the first job that nobody has begun
   size_t left_ = 0;  // jobs that are not done
   bool stop_ = false;
-  Status failure_;
+  SharedWork shared_{0};
   std::thread thread_;
 };
 

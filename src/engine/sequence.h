@@ -64,6 +64,7 @@ struct Sequence {
   TokenHistory history;
   std::optional<GrammarMatcher> matcher;
   std::vector<uint32_t> mask;  ///< of the next token, while a step runs
+  Status mask_filled;          ///< a failure ends the request
   int32_t generated = 0;
   int32_t furthest_position = 0;  ///< positions computed at least once
   int32_t cached_tokens = 0;

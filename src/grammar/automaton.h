@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,14 +12,35 @@ namespace vernier {
 
 struct GrammarVocabularyParts;
 
+/// The work that calls of one step may do together beyond the part that each has for itself, in units of the matching
+/// library. Any thread.
+class SharedWork {
+ public:
+  explicit SharedWork(int64_t units) : left_(units) {}
+
+  /// As many units as are left, up to `units`.
+  int64_t take(int64_t units) {
+    const int64_t left = left_.fetch_sub(units, std::memory_order_relaxed);
+    return left <= 0 ? 0 : left < units ? left : units;
+  }
+  void refill(int64_t units) { left_.store(units, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<int64_t> left_;
+};
+
 /// A walk through an automaton. One thread at a time.
 class AutomatonRun {
  public:
   virtual ~AutomatonRun() = default;
-  /// False changes nothing. Ids are in range and exist.
-  virtual bool accept(int32_t token) = 0;
+  /// False changes nothing. Ids are in range and exist. After an error, as after one of `fill_mask`, nothing more may
+  /// be asked: the work of a call is bounded, and what takes more is such an error (GRAMMAR-6). `shared` may be null:
+  /// nobody else then asks in the same step.
+  virtual Result<bool> accept(int32_t token, SharedWork* shared) = 0;
   /// Writes every word; marker tokens may be set beyond those that the grammar names.
-  virtual Status fill_mask(std::span<uint32_t> bits) = 0;
+  virtual Status fill_mask(std::span<uint32_t> bits, SharedWork* shared) = 0;
+  /// The units that its calls have taken so far.
+  virtual int64_t work() const = 0;
   /// What was accepted is a whole text of the grammar.
   virtual bool is_complete() const = 0;
   virtual void rollback(int tokens) = 0;
@@ -37,8 +59,10 @@ class Automaton {
 class AutomatonCompiler {
  public:
   virtual ~AutomatonCompiler() = default;
-  /// `gbnf` starts at its rule `v_root`. Thread-safe.
-  virtual Result<std::shared_ptr<const Automaton>> compile(const std::string& gbnf) const = 0;
+  /// `gbnf` starts at its rule `v_root`. Its work is bounded, whatever the machine's load, and ends early once `stop`
+  /// is set. Thread-safe.
+  virtual Result<std::shared_ptr<const Automaton>> compile(const std::string& gbnf,
+                                                           const std::atomic<bool>& stop) const = 0;
 
   static bool is_built();
   static Result<std::shared_ptr<const AutomatonCompiler>> make(const GrammarVocabularyParts& parts);

@@ -9,7 +9,8 @@ namespace vernier {
 namespace {
 
 constexpr int kMostDigits = 18;
-constexpr size_t kMostCounted = 64;  // characters of a string that are counted by a rule each
+// Characters that a count looks ahead: nearly all tokens are shorter, and those that are not are tried one by one.
+constexpr size_t kAhead = 16;
 
 /// A code point as it stands inside [...].
 std::string class_char(char32_t c) {
@@ -97,26 +98,6 @@ std::string gbnf_repeat(std::string_view element, size_t least, size_t most) {
                             : fmt::format("{}{{{},{}}}", element, least, most);
 }
 
-std::string gbnf_pattern(const PatternNode& node, TextContext context) {
-  switch (node.kind) {
-    case PatternNode::Kind::kChars:
-      return gbnf_chars(node.chars, context);
-    case PatternNode::Kind::kRepeat:
-      return "(" + gbnf_repeat(gbnf_pattern(node.children[0], context), node.least, node.most) + ")";
-    case PatternNode::Kind::kSequence:
-    case PatternNode::Kind::kChoice:
-      break;
-  }
-  if (node.children.empty()) return "\"\"";
-  if (node.children.size() == 1) return gbnf_pattern(node.children[0], context);
-  std::string text;
-  for (const PatternNode& child : node.children) {
-    if (!text.empty()) text += node.kind == PatternNode::Kind::kChoice ? " | " : " ";
-    text += gbnf_pattern(child, context);
-  }
-  return "(" + text + ")";
-}
-
 std::string GbnfWriter::reserve() {
   return fmt::format("v_{}", rules_++);
 }
@@ -177,19 +158,73 @@ std::string GbnfWriter::rest_of_string() {
 }
 
 std::string GbnfWriter::string_of_length(size_t least, size_t most) {
-  const std::string bare = class_of(bare_in_json());
-  std::string rest;
-  if (std::max(least, most == kUnbounded ? 0 : most) > kMostCounted) {
-    const std::string after = most == kUnbounded ? rest_of_string() : "\"\\\"\"";
-    return rule("\"\\\"\" " + gbnf_repeat(bare, least, most == kUnbounded ? least : most) + " " + after);
+  if (least == 0 && most == kUnbounded) return rule("\"\\\"\" " + rest_of_string());
+  const std::string element = class_of(bare_in_json()) +
+                              R"( | "\\" ["\\/bfnrt] | "\\u" [0-9A-Ca-cE-Fe-f] [0-9A-Fa-f] [0-9A-Fa-f] [0-9A-Fa-f] )"
+                              R"(| "\\u" [Dd] [0-7] [0-9A-Fa-f] [0-9A-Fa-f])";
+  if (most != kUnbounded) return rule("\"\\\"\" " + counted(element, least, most, "\"\\\"\""));
+  return rule("\"\\\"\" " + counted(element, least, least, rest_of_string()));
+}
+
+std::string GbnfWriter::chain(const std::string& one, size_t least, size_t most, const std::string& after) {
+  std::string rest = after;
+  for (size_t read = most; read-- > 0;) {
+    rest = rule(fmt::format("{}{} {}", read >= least ? after + " | " : "", one, rest));
   }
-  const std::string escape =
-      rule(R"(["\\/bfnrt] | "u" ([0-9A-Ca-cE-Fe-f] [0-9A-Fa-f] | [Dd] [0-7]) [0-9A-Fa-f] [0-9A-Fa-f])");
-  rest = most == kUnbounded ? rest_of_string() : rule("\"\\\"\"");
-  for (size_t read = most == kUnbounded ? least : most; read-- > 0;) {
-    rest = rule(fmt::format(R"({0}{1} {2} | "\\" {3} {2})", read >= least ? "\"\\\"\" | " : "", bare, rest, escape));
+  return rest;
+}
+
+std::string GbnfWriter::run(const std::string& one) {
+  auto [found, fresh] = runs_.try_emplace(one);
+  if (fresh) {
+    std::string ahead;
+    for (size_t i = 0; i < kAhead; ++i) ahead += " " + one;
+    found->second = fmt::format("v_run_{}", rules_++);
+    define(found->second, fmt::format("{} (={})", one, ahead));
   }
-  return rule("\"\\\"\" " + rest);
+  return found->second;
+}
+
+/// What a token of at most `kAhead` characters may do within a run is known beforehand, as long as that many may
+/// follow; so the last of a run are a rule each, and those before are counted. A run that ends before them is the other
+/// way. No rule stands between these and the classes of `element`: the library joins a rule that names no other.
+std::string GbnfWriter::counted(std::string_view element, size_t least, size_t most, std::string_view rest) {
+  if (most == kUnbounded) return counted(element, least, least, fmt::format("{}* {}", element, rest));
+  const std::string after = rule(rest.empty() ? "\"\"" : rest);
+  const std::string one = rule(element);
+  if (most <= kAhead) return chain(one, least, most, after);
+  const size_t turn = most - kAhead;
+  std::string text =
+      fmt::format("{}{{{},{}}} {}", run(one), turn, turn, chain(one, least > turn ? least - turn : 0, kAhead, after));
+  if (least < turn) text += fmt::format(" | {}{{{},{}}} {}", run(one), least, turn - 1, after);
+  return rule(text);
+}
+
+std::string GbnfWriter::pattern(const PatternNode& node, TextContext context, std::string_view rest) {
+  auto then_rest = [&](std::string text) { return rest.empty() ? text : fmt::format("{} {}", text, rest); };
+  switch (node.kind) {
+    case PatternNode::Kind::kChars:
+      return then_rest(gbnf_chars(node.chars, context));
+    case PatternNode::Kind::kRepeat: {
+      const PatternNode& child = node.children[0];
+      const size_t counts = std::max(node.least, node.most == kUnbounded ? 0 : node.most);
+      if (child.kind == PatternNode::Kind::kChars && counts > kAhead) {
+        return counted(gbnf_chars(child.chars, context), node.least, node.most, rest);
+      }
+      return then_rest("(" + gbnf_repeat(pattern(child, context), node.least, node.most) + ")");
+    }
+    case PatternNode::Kind::kChoice: {
+      if (node.children.size() == 1) return pattern(node.children[0], context, rest);
+      std::string text;
+      for (const PatternNode& child : node.children) text += (text.empty() ? "" : " | ") + pattern(child, context);
+      return then_rest("(" + text + ")");
+    }
+    case PatternNode::Kind::kSequence:
+      break;
+  }
+  std::string text(rest);
+  for (size_t i = node.children.size(); i-- > 0;) text = pattern(node.children[i], context, text);
+  return text.empty() ? "\"\"" : "(" + text + ")";
 }
 
 std::string GbnfWriter::any_number() {

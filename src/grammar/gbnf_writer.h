@@ -43,8 +43,12 @@ class GbnfWriter {
   std::string any_number();
   /// Items between brackets, with commas; none is allowed.
   std::string list(std::string_view open, std::string_view item, std::string_view close);
-  /// A string of so many characters. Where more than 64 are counted, those hold no escapes.
+  /// A string of so many characters.
   std::string string_of_length(size_t least, size_t most);
+  /// `least` to `most` times one character's `element`, then `rest`. Whatever the counts, a handful of states.
+  std::string counted(std::string_view element, size_t least, size_t most, std::string_view rest);
+  /// The pattern, then `rest`, as a parenthesised expression.
+  std::string pattern(const PatternNode& node, TextContext context, std::string_view rest = "");
   /// What follows a character of a string, with its closing quote. The library knows at once what a rule allows up to
   /// its end and tries each token that goes past it, so a string is one rule to its end, not one for each character.
   std::string rest_of_string();
@@ -53,10 +57,16 @@ class GbnfWriter {
   Result<std::string> finish(std::string_view body) const;
 
  private:
+  /// A rule for each character that is left; the last of them knows `after`, the rule of what follows.
+  std::string chain(const std::string& one, size_t least, size_t most, const std::string& after);
+  /// The rule of one character of many that are only counted; `one` is the rule of the character.
+  std::string run(const std::string& one);
+
   size_t most_rules_;
   size_t rules_ = 0;
   std::string text_;
   std::unordered_map<std::string, std::string> by_body_;
+  std::unordered_map<std::string, std::string> runs_;  // by the rule of their character
   std::string any_value_;
   std::string rest_of_string_;
   std::vector<int32_t> named_;
@@ -66,8 +76,6 @@ class GbnfWriter {
 std::string gbnf_literal(std::string_view text);
 /// An expression for one character of the set; never empty where the set is not.
 std::string gbnf_chars(const CharSet& set, TextContext context);
-/// A parenthesised expression for the pattern.
-std::string gbnf_pattern(const PatternNode& node, TextContext context);
 /// {least,most} with its element before it.
 std::string gbnf_repeat(std::string_view element, size_t least, size_t most);
 

@@ -16,7 +16,7 @@ struct GrammarLimits {
   size_t nesting = 100;            ///< of the JSON of a schema
   size_t rules = 20000;            ///< of the grammar made of it
   size_t cache_bytes = 128 << 20;  ///< of compiled grammars kept; the least recently used go first
-  int64_t compile_ms = 10000;      ///< after which `compile` gives up; the work itself ends on its own thread
+  int64_t compile_ms = 60000;      ///< that `compile` waits; the work, which is bounded, ends on its own thread
 };
 
 /// Makes grammars and keeps them, keyed by content. Thread-safe; equal specs compile once, also when asked for at the
@@ -32,8 +32,12 @@ class GrammarCompiler {
   GrammarCompiler(const GrammarCompiler&) = delete;
   GrammarCompiler& operator=(const GrammarCompiler&) = delete;
 
-  /// May take seconds: for HTTP threads, never the engine's.
+  /// May take seconds: for HTTP threads, never the engine's. The work is bounded by what it does, not by the clock, so
+  /// whether a grammar is taken does not depend on the machine's load. A grammar that allows nothing, or takes too much
+  /// work for its first tokens, is refused.
   Result<std::shared_ptr<const CompiledGrammar>> compile(const GrammarSpec& spec);
+  /// Ends what compiles and what waits for it; from now on nothing compiles.
+  void stop();
 
   const GrammarVocabulary& vocabulary() const { return *vocabulary_; }
   size_t cached_bytes() const;

@@ -37,27 +37,30 @@ bool GrammarMatcher::may_end() const {
   return !terminated() && run_->is_complete() && !grammar_->end_ids().empty();
 }
 
-bool GrammarMatcher::accept(int32_t token) {
+bool GrammarMatcher::accept(int32_t token, SharedWork* shared) {
   if (terminated() || token < 0 || token >= grammar_->vocabulary().logits()) return false;
   if (std::ranges::find(grammar_->end_ids(), token) != grammar_->end_ids().end()) {
     if (!may_end()) return false;
     end_ = End::kAfterText;
   } else {
-    if (!has_bit(grammar_->allowed(), token) || !run_->accept(token)) return false;
+    if (!has_bit(grammar_->allowed(), token)) return false;
+    Result<bool> taken = run_->accept(token, shared);
+    if (!taken.ok()) failure_ = Error(taken.error());
+    if (!taken.ok() || !*taken) return false;
     if (grammar_->vocabulary().is_end(token)) end_ = End::kInText;
   }
   ++accepted_;
   return true;
 }
 
-Status GrammarMatcher::fill_mask(std::span<uint32_t> bits) {
+Status GrammarMatcher::fill_mask(std::span<uint32_t> bits, SharedWork* shared) {
   CHECK(bits.size() == grammar_->vocabulary().mask_words(), "a mask of {} words, {} needed", bits.size(),
         grammar_->vocabulary().mask_words());
   if (terminated()) {
     std::ranges::fill(bits, 0);
     return {};
   }
-  TRY_STATUS(run_->fill_mask(bits));
+  TRY_STATUS(run_->fill_mask(bits, shared));
   std::span<const uint32_t> allowed = grammar_->allowed();
   for (size_t i = 0; i < bits.size(); ++i) bits[i] &= allowed[i];
   if (run_->is_complete()) {

@@ -39,12 +39,17 @@ class GrammarMatcher {
   static Result<GrammarMatcher> make(std::shared_ptr<const CompiledGrammar> grammar);
 
   /// Whether the grammar allows the token here; if so it is taken. False changes nothing. An end token is taken where
-  /// the grammar may end, and then the matcher is `terminated`. False for ids that do not exist and once terminated.
-  bool accept(int32_t token);
+  /// the grammar may end, and then the matcher is `terminated`. False for ids that do not exist and once terminated;
+  /// and where the library failed, or the grammar took too much work, which `failure` then says.
+  bool accept(int32_t token, SharedWork* shared = nullptr);
 
   /// Bit i % 32 of bits[i / 32] says whether token i may come next; vocabulary().mask_words() words. All zero once
-  /// terminated. An error is the library's own failure, never the state of the text; the request must end with it.
-  Status fill_mask(std::span<uint32_t> bits);
+  /// terminated. An error is the library's own failure or a grammar that takes too much work (kInvalidArgument), never
+  /// the state of the text; the request must end with it.
+  Status fill_mask(std::span<uint32_t> bits, SharedWork* shared = nullptr);
+
+  /// Of the last `accept`: after one, only the request can end.
+  const Status& failure() const { return failure_; }
 
   /// An end token was taken; nothing more may follow.
   bool terminated() const { return end_ != End::kNone; }
@@ -52,6 +57,8 @@ class GrammarMatcher {
   bool may_end() const;
   /// Takes back the last `tokens` accepted tokens, an end token among them. At most `accepted()`.
   void rollback(int tokens);
+  /// What its masks and tokens have taken so far, in units of the matching library.
+  int64_t work() const { return run_->work(); }
   /// Tokens taken and not taken back.
   int accepted() const { return accepted_; }
   const CompiledGrammar& grammar() const { return *grammar_; }
@@ -70,6 +77,7 @@ class GrammarMatcher {
   std::unique_ptr<AutomatonRun> run_;
   int accepted_ = 0;
   End end_ = End::kNone;
+  Status failure_;
 };
 
 }  // namespace vernier

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "grammar/dialect_writer.h"
+#include "grammar/gbnf_rules.h"
 #include "grammar/grammar_compiler.h"
+#include "grammar/pattern_counts.h"
 #include "grammar/schema_writer.h"
 
 namespace vernier {
@@ -96,10 +98,11 @@ Result<std::string> write_body(const GrammarSpec& spec, GbnfWriter& writer, cons
     }
     case GrammarSpec::Kind::kRegex: {
       TRY_BIND(PatternNode pattern, parse_pattern(spec.text, PatternUse::kWhole));
-      return gbnf_pattern(pattern, TextContext::kPlain);
+      return writer.pattern(join_counts(std::move(pattern)), TextContext::kPlain);
     }
     case GrammarSpec::Kind::kEbnf:
       TRY_STATUS(check_gbnf(spec.text));
+      TRY_STATUS(check_finite_rules(spec.text));
       writer.add_text(spec.text);
       return std::string("root");
     case GrammarSpec::Kind::kChoice: {

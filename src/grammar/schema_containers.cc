@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "grammar/schema_writer.h"
 
@@ -26,10 +28,75 @@ std::string json_text(std::string_view text) {
   return SchemaJson(text).dump(-1, ' ', false, SchemaJson::error_handler_t::replace);
 }
 
+/// Writes the pairs of an object in the order of the schema, the last of them first; `first` and `rest` are what may
+/// stand at a property before and after the first pair. Any of those that may be left out may come next, and thousands
+/// of ways would each be followed; so their keys stand in blocks of 8, 64 and so on as well, whose texts the library
+/// joins.
+class PairWriter {
+ public:
+  PairWriter(GbnfWriter& writer, std::string first, std::string rest)
+      : writer_(writer), space_(writer.space()), first_(std::move(first)), rest_(std::move(rest)) {}
+
+  /// Before those that are written; `index` is its place among all.
+  void put(size_t index, const std::string& key, const std::string& value, bool required) {
+    const std::string after = writer_.rule(rest_);
+    const std::string tail = writer_.rule(fmt::format("{0} \":\" {0} {1} {2}", space_, value, after));
+    const std::string pair = gbnf_literal(json_text(key)) + " " + tail;
+    if (required) {
+      end_ = index;
+      pairs_.clear();
+      first_ = pair;
+      rest_ = fmt::format("{0} \",\" {0} {1}", space_, pair);
+      return;
+    }
+    if (pairs_.empty()) {
+      end_ = index + 1;
+      leave_ = after;
+      leave_first_ = first_.empty() ? "" : writer_.rule(first_);
+    }
+    pairs_.push_back(pair);
+    const std::string next = index + 1 == end_ ? "" : (index + 1) % kBlock == 0 ? blocks_[1] : blocks_[0];
+    blocks_[0] = writer_.rule(joined(pair, next));
+    for (size_t level = 1, size = kBlock; level + 1 < blocks_.size() && index % size == 0; ++level, size *= kBlock) {
+      put_block(index, level, size);
+    }
+    first_ = joined(blocks_[0], leave_first_);
+    rest_ = joined(fmt::format("{0} \",\" {0} {1}", space_, blocks_[0]), leave_);
+  }
+  const std::string& first() const { return first_; }
+
+ private:
+  static constexpr size_t kBlock = 8;
+
+  static std::string joined(const std::string& one, const std::string& other) {
+    return other.empty() ? one : one + " | " + other;
+  }
+
+  /// The block that begins at `index`, and those after it.
+  void put_block(size_t index, size_t level, size_t size) {
+    const size_t end = std::min(index + size, end_);
+    if (level > 1 && end - index <= size / kBlock) {
+      blocks_[level] = blocks_[level - 1];
+      return;
+    }
+    std::string keys;
+    for (size_t i = index; i < end; ++i) keys = joined(pairs_[end_ - 1 - i], keys);
+    const std::string next = end == end_ ? "" : end / size % kBlock == 0 ? blocks_[level + 1] : blocks_[level];
+    blocks_[level] = writer_.rule(joined(writer_.rule(keys), next));
+  }
+
+  GbnfWriter& writer_;
+  std::string space_;
+  std::string first_, rest_;
+  // Of those in a row that may be left out:
+  size_t end_ = 0;                          // the place of the last, and one
+  std::vector<std::string> pairs_;          // from the last on
+  std::string leave_first_, leave_;         // what may stand where none of them is taken
+  std::array<std::string, 7> blocks_ = {};  // by level: any of them from the place on
+};
+
 }  // namespace
 
-/// The properties come in the order of the schema; `first` and `rest` are what may stand at property i before and after
-/// the first pair.
 Result<SchemaWriter::Body> SchemaWriter::object(const SchemaJson& schema, const std::string& pointer) {
   TRY_BIND(const KeyRules rules, key_rules(schema, pointer));
   TRY_BIND(std::vector<Property> declared, properties(schema, pointer, rules));
@@ -58,18 +125,13 @@ Result<SchemaWriter::Body> SchemaWriter::object(const SchemaJson& schema, const 
     first += fmt::format("{}{} {} {} \"}}\"", first.empty() ? "" : " | ", extra->pair,
                          gbnf_repeat(more, 0, extra->most == kUnbounded ? kUnbounded : extra->most - 1), s);
   }
-  Body body;
+  PairWriter pairs(writer_, std::move(first), std::move(rest));
   for (size_t i = declared.size(); i-- > 0;) {
-    const Property& property = declared[i];
-    const std::string pair =
-        fmt::format("{} {} \":\" {} {}", gbnf_literal(json_text(property.key)), s, s, name_of(property.value));
-    const std::string after = writer_.rule(rest);
-    const std::string otherwise = property.required || first.empty() ? "" : " | " + writer_.rule(first);
-    first = fmt::format("{} {}{}", pair, after, otherwise);
-    rest = fmt::format("{} \",\" {} {} {}{}", s, s, pair, after, property.required ? "" : " | " + after);
+    pairs.put(i, declared[i].key, name_of(declared[i].value), declared[i].required);
   }
+  Body body;
   body.alternatives = needs_of(declared, low > 0, extra ? &extra->values : nullptr);
-  body.text = fmt::format("\"{{\" {} ({})", s, first);
+  body.text = fmt::format("\"{{\" {} ({})", s, pairs.first());
   return body;
 }
 

@@ -1,9 +1,12 @@
 #include <algorithm>
 
+#include "grammar/pattern_counts.h"
 #include "grammar/schema_writer.h"
 
 namespace vernier {
 namespace {
+
+constexpr size_t kMostCountedChars = 100000;
 
 struct LengthRange {
   size_t low = 0;
@@ -15,6 +18,12 @@ Result<LengthRange> length_range(const SchemaJson& schema, const std::string& po
   TRY_BIND(std::optional<size_t> most, schema_count(schema, pointer, "maxLength"));
   LengthRange range{least.value_or(0), most.value_or(kUnbounded)};
   if (range.low > range.high) return schema_error(pointer_to(pointer, "minLength"), "minLength is above maxLength");
+  if (range.low > kMostCountedChars) {
+    return schema_error(pointer_to(pointer, "minLength"), "minLength is {}, at most {} are supported", range.low,
+                        kMostCountedChars);
+  }
+  // A longer text is not written: below the bound it satisfies the schema as well.
+  if (range.high != kUnbounded) range.high = std::min(range.high, kMostCountedChars);
   return range;
 }
 
@@ -37,7 +46,7 @@ Result<std::vector<PatternNode>> patterns_of(const SchemaJson& schema, const std
   auto add = [&](const std::string& text, PatternUse use, const char* keyword) -> Status {
     Result<PatternNode> pattern = parse_pattern(text, use);
     if (!pattern.ok()) return schema_error(pointer_to(pointer, keyword), "{}", pattern.error().message);
-    patterns.push_back(std::move(*pattern));
+    patterns.push_back(join_counts(std::move(*pattern)));
     return {};
   };
   if (schema.contains("pattern")) {
@@ -125,8 +134,15 @@ Result<std::string> SchemaWriter::string(const SchemaJson& schema, const std::st
   TRY_BIND(const LengthRange range, length_range(schema, pointer));
   TRY_BIND(std::vector<PatternNode> patterns, patterns_of(schema, pointer));
   if (patterns.empty()) return writer_.string_of_length(range.low, range.high);
+  if (std::optional<CountedRun> run = patterns.size() == 1 ? counted_run(patterns[0]) : std::nullopt) {
+    const size_t least = std::max(run->least, range.low);
+    const size_t most = std::min(run->most, range.high);
+    if (least > most) return schema_error(pointer, "no text satisfies the pattern and the lengths together");
+    return writer_.rule("\"\\\"\" " +
+                        writer_.counted(gbnf_chars(run->chars, TextContext::kJsonString), least, most, "\"\\\"\""));
+  }
   if (patterns.size() == 1 && within(length_of(patterns[0]), range)) {
-    return writer_.rule("\"\\\"\" " + gbnf_pattern(patterns[0], TextContext::kJsonString) + " \"\\\"\"");
+    return writer_.rule("\"\\\"\" " + writer_.pattern(patterns[0], TextContext::kJsonString, "\"\\\"\""));
   }
   TRY_STATUS(count_automata(1, pointer));
   TRY_BIND(const TextAutomaton texts, texts_of(patterns, range, pointer));

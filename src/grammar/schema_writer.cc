@@ -168,11 +168,13 @@ Result<SchemaJson> SchemaWriter::listed(const SchemaJson& schema, const std::str
   }
   TRY_BIND(const std::optional<TextAutomaton> texts, allowed_texts(schema, pointer));
   TRY_STATUS(count_automata(texts ? 1 : 0, pointer));
+  SchemaJson beside = schema;  // a value of the enum need not be looked up in it
+  if (!schema.contains("const")) beside.erase("enum");
   SchemaJson found = SchemaJson::array();
   for (const SchemaJson& value : list) {
     auto fits = [&](SchemaType type) { return value_has_type(value, type); };
     if (!types.empty() && std::ranges::none_of(types, fits)) continue;
-    TRY_BIND(const bool allowed, listed_value_fits(value, schema, texts, pointer));
+    TRY_BIND(const bool allowed, listed_value_fits(value, beside, texts, pointer));
     if (allowed) found.push_back(value);
   }
   if (found.empty()) {

@@ -282,9 +282,12 @@ Error nothing_left(const SampleSpec& spec) {
   if (spec.mask.empty()) return invalid_argument("every token is banned; allow at least one");
   bool any_allowed = std::ranges::any_of(spec.mask, [](uint32_t word) { return word != 0; });
   if (!any_allowed) {
-    return make_error(ErrorCode::kInternal, "the grammar's mask allows no token: no token is drawn");
+    return invalid_argument(
+        "the grammar allows no further token here and no end: it has a dead end; change the grammar");
   }
-  return invalid_argument("every token that the grammar allows is banned by the bias; allow at least one");
+  return invalid_argument(
+      "every token that the grammar allows here is banned by the request itself (logit_bias, allowed_token_ids, "
+      "banned_sequences or bad_words, min_tokens); allow at least one");
 }
 
 /// Overwrites the logits with the edited ones.

@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 #include <xgrammar/xgrammar.h>
 
+#include <algorithm>
+#include <atomic>
 #include <exception>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -30,10 +33,58 @@ void LogMessageImpl(const std::string&, int, int level, const std::string& messa
 namespace vernier {
 namespace {
 
+// In units of what the edited sources report, some tens of nanoseconds each. A mask or a token takes `kOwnWork`
+// whatever other requests take, and beyond it what the step's shared work has left, up to `kMostWork`. A run takes no
+// more than it has gained: `kFirstWork` at its begin and `kWorkOfToken` with each token, so that none costs that much
+// in every step.
+constexpr int64_t kOwnWork = 50'000;
+constexpr int64_t kMostWork = 1'000'000;
+constexpr int64_t kFirstWork = 4'000'000;
+constexpr int64_t kWorkOfToken = 400'000;
+constexpr int64_t kCompileWork = 60'000'000;
+// What a token adds to a run's memory goes with its work.
+constexpr int64_t kFirstKept = 5'000'000;
+constexpr int64_t kKeptOfToken = 2'000;
+
+/// What this thread may still spend on the call that is under way.
+struct GrammarWork {
+  int64_t left = 0;
+  int64_t more = 0;  // that may be taken from `shared`
+  SharedWork* shared = nullptr;
+  const std::atomic<bool>* stop = nullptr;
+  int64_t granted = 0;
+};
+constinit thread_local GrammarWork grammar_work;
+
+struct WorkSpent {};
+struct WorkStopped {};
+
+/// Takes more for a call that has spent what it was given; false where no more is to be had.
+bool grant_more(GrammarWork& work) {
+  constexpr int64_t kPart = 1 << 14;
+  const int64_t wanted = std::min(work.more, std::max(kPart, -work.left));
+  const int64_t taken = work.shared == nullptr ? wanted : work.shared->take(wanted);
+  work.left += taken;
+  work.more -= taken;
+  work.granted += taken;
+  return work.left >= 0;
+}
+
 template <class Call>
 auto guarded(ErrorCode code, Call&& call) -> Result<decltype(call())> {
   try {
     return call();
+  } catch (const WorkSpent&) {
+    if (grammar_work.more > 0) {
+      return make_error(ErrorCode::kOverloaded,
+                        "the grammars of the requests that run now take too much work together; simplify the grammar, "
+                        "or try again later");
+    }
+    return invalid_argument("the grammar is too ambiguous or too large: it takes more than {} steps; simplify it",
+                            grammar_work.granted);
+  } catch (const WorkStopped&) {
+    return make_error(ErrorCode::kUnavailable,
+                      "the compilation was stopped: the server is shutting down, or nobody waits for it");
   } catch (const std::exception& error) {
     std::string message = error.what();
     while (!message.empty() && message.back() == '\n') message.pop_back();
@@ -56,13 +107,20 @@ class XGrammarRun final : public AutomatonRun {
  public:
   explicit XGrammarRun(xgrammar::GrammarMatcher matcher) : matcher_(std::move(matcher)) {}
 
-  bool accept(int32_t token) override {
-    Result<bool> taken = guarded(ErrorCode::kInternal, [&] { return matcher_.AcceptToken(token); });
-    if (!taken.ok()) log_error("xgrammar: {}", taken.error().message);
-    return taken.ok() && *taken;
+  Result<bool> accept(int32_t token, SharedWork* shared) override {
+    const int64_t before = work_;
+    Result<bool> taken = bounded(shared, [&] { return matcher_.AcceptToken(token); });
+    if (!taken.ok() || !*taken) return taken;
+    gained_ = std::min(kFirstWork, gained_ + kWorkOfToken);
+    kept_ += kKeptOfToken - (work_ - before);
+    if (kept_ < 0) {
+      return invalid_argument(
+          "the grammar is too ambiguous: an answer of this length has too many readings; simplify it");
+    }
+    return taken;
   }
 
-  Status fill_mask(std::span<uint32_t> bits) override {
+  Status fill_mask(std::span<uint32_t> bits, SharedWork* shared) override {
     int64_t shape[1] = {static_cast<int64_t>(bits.size())};
     DLTensor tensor{};
     tensor.data = bits.data();
@@ -70,14 +128,15 @@ class XGrammarRun final : public AutomatonRun {
     tensor.ndim = 1;
     tensor.dtype = {kDLInt, 32, 1};
     tensor.shape = shape;
-    TRY_STATUS(guarded(ErrorCode::kInternal, [&] { return matcher_.FillNextTokenBitmask(&tensor); }));
+    TRY_STATUS(bounded(shared, [&] { return matcher_.FillNextTokenBitmask(&tensor); }));
     return {};
   }
 
+  int64_t work() const override { return work_; }
   bool is_complete() const override { return matcher_.IsCompleted(); }
 
   void rollback(int tokens) override {
-    Result<bool> done = guarded(ErrorCode::kInternal, [&] {
+    Result<bool> done = bounded(nullptr, [&] {
       matcher_.Rollback(tokens);
       return true;
     });
@@ -85,7 +144,26 @@ class XGrammarRun final : public AutomatonRun {
   }
 
  private:
+  /// A run of which a call threw stands in the middle of something: it is not asked again.
+  template <class Call>
+  auto bounded(SharedWork* shared, Call&& call) -> Result<decltype(call())> {
+    if (broken_) return make_error(ErrorCode::kInternal, "a grammar that failed was asked again");
+    const int64_t most = std::min(kMostWork, gained_);
+    const int64_t own = std::min(kOwnWork, most);
+    grammar_work = {own, most - own, shared, nullptr, own};
+    auto result = guarded(ErrorCode::kInternal, std::forward<Call>(call));
+    const int64_t spent = grammar_work.granted - std::max<int64_t>(0, grammar_work.left);
+    work_ += spent;
+    gained_ -= spent;
+    broken_ = !result.ok();
+    return result;
+  }
+
   xgrammar::GrammarMatcher matcher_;
+  int64_t work_ = 0;
+  int64_t gained_ = kFirstWork;
+  int64_t kept_ = kFirstKept;
+  bool broken_ = false;
 };
 
 class XGrammarAutomaton final : public Automaton {
@@ -94,6 +172,7 @@ class XGrammarAutomaton final : public Automaton {
       : grammar_(std::move(grammar)), bytes_(grammar_.MemorySizeBytes()) {}
 
   Result<std::unique_ptr<AutomatonRun>> start() const override {
+    grammar_work = {kMostWork, 0, nullptr, nullptr, kMostWork};
     return guarded(ErrorCode::kInternal, [&]() -> std::unique_ptr<AutomatonRun> {
       return std::make_unique<XGrammarRun>(xgrammar::GrammarMatcher(grammar_, std::nullopt, true));
     });
@@ -110,7 +189,9 @@ class XGrammarCompiler final : public AutomatonCompiler {
   explicit XGrammarCompiler(xgrammar::TokenizerInfo tokens)
       : tokens_(std::move(tokens)), compiler_(tokens_, /*max_threads=*/1, /*cache_enabled=*/true, kCacheBytes) {}
 
-  Result<std::shared_ptr<const Automaton>> compile(const std::string& gbnf) const override {
+  Result<std::shared_ptr<const Automaton>> compile(const std::string& gbnf,
+                                                   const std::atomic<bool>& stop) const override {
+    grammar_work = {kCompileWork, 0, nullptr, &stop, kCompileWork};
     return guarded(ErrorCode::kInvalidArgument, [&]() -> std::shared_ptr<const Automaton> {
       xgrammar::GrammarCompiler compiler = compiler_;  // a handle; its calls are not const
       return std::make_shared<XGrammarAutomaton>(compiler.CompileGrammar(xgrammar::Grammar::FromEBNF(gbnf, "v_root")));
@@ -124,11 +205,19 @@ class XGrammarCompiler final : public AutomatonCompiler {
 
 }  // namespace
 
+/// The edited sources of the library call this (cmake/XGrammarEdits.cmake).
+void spend_grammar_work(size_t units) {
+  if (grammar_work.stop != nullptr && grammar_work.stop->load(std::memory_order_relaxed)) throw WorkStopped();
+  grammar_work.left -= static_cast<int64_t>(units);
+  if (grammar_work.left < 0 && !grant_more(grammar_work)) throw WorkSpent();
+}
+
 bool AutomatonCompiler::is_built() {
   return true;
 }
 
 Result<std::shared_ptr<const AutomatonCompiler>> AutomatonCompiler::make(const GrammarVocabularyParts& parts) {
+  grammar_work = {kCompileWork, 0, nullptr, nullptr, kCompileWork};
   return guarded(ErrorCode::kInternal, [&]() -> std::shared_ptr<const AutomatonCompiler> {
     std::vector<std::string> tokens = parts.token_bytes;
     for (int32_t id : parts.marker_ids) tokens[static_cast<size_t>(id)] = marker_bytes(id);

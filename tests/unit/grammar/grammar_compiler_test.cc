@@ -74,9 +74,10 @@ TEST_F(GrammarCompilerTest, WhatIsTooLargeIsRefused) {
 
 TEST_F(GrammarCompilerTest, ACallersGrammarIsPlainGbnf) {
   GrammarCompiler compiler(testing::toy_vocabulary({"<tool_call>"}));
-  for (const char* text : {"root ::= Token(3)", "root ::= a\na ::= TagDispatch ((\"x\", a))",
-                           "root ::= ExcludeToken(1)*", "root ::= Regex(\"a\")", "root[temperature=3] ::= \"a\"",
-                           "root ::= \"a\" (=\"b\")", "root ::= b", "other ::= \"a\"", "root ::= \"a", ""}) {
+  for (const char* text :
+       {"root ::= Token(3)", "root ::= a\na ::= TagDispatch ((\"x\", a))", "root ::= ExcludeToken(1)*",
+        "root ::= Regex(\"a\")", "root[temperature=3] ::= \"a\"", "root ::= \"a\" (=\"b\")", "root ::= b",
+        "other ::= \"a\"", "root ::= \"a", "root ::= \"a\\", ""}) {
     auto grammar = compiler.compile({.kind = Kind::kEbnf, .text = text});
     EXPECT_FALSE(grammar.ok()) << text;
   }

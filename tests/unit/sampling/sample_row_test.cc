@@ -185,13 +185,19 @@ TEST(SampleRow, AMaskThatLeavesNothingIsAnErrorThatNamesIt) {
   const std::vector<uint32_t> none = {0};
   Result<SampledToken> sampled = sample_row(row, {.temperature = 0, .mask = none});
   ASSERT_FALSE(sampled.ok());
-  EXPECT_NE(sampled.error().message.find("grammar's mask"), std::string::npos);
+  EXPECT_NE(sampled.error().message.find("the grammar allows no further token"), std::string::npos);
+  EXPECT_EQ(sampled.error().code,
+            ErrorCode::kInvalidArgument);  // the request's grammar has the dead end, not the server
   // The one token left is banned by the caller.
   row = {1.0F, 2.0F};
   const std::vector<uint32_t> second = {2};
   sampled = sample_row(row, {.temperature = 0, .edits = {{.token = 1, .bias = -kInfinity}}, .mask = second});
   ASSERT_FALSE(sampled.ok());
   EXPECT_EQ(sampled.error().code, ErrorCode::kInvalidArgument);
+  // min_tokens and allowed_token_ids ban as a bias does, and none need have been sent: each that can is named.
+  for (const char* field : {"logit_bias", "allowed_token_ids", "min_tokens"}) {
+    EXPECT_NE(sampled.error().message.find(field), std::string::npos) << field;
+  }
   // A mask of another vocabulary.
   const std::vector<uint32_t> wide = {~0U, ~0U};
   row = {1.0F, 2.0F};
