@@ -5,7 +5,8 @@ usage: compare_gpt_oss.py VERNIER FOLDER
 
 Writes an MXFP4 checkpoint into FOLDER as the public ones are stored, takes float32 logits of transformers (experts
 dequantised, eager attention) and of `vernier logits`, and prints the relative RMS of their difference. Needs torch and
-transformers. Exit code 1 where exact numerics differ by more than 1e-3, or fast ones, whose rows are int8, by more than 5e-2 in the median.
+transformers. Exit code 1 where exact numerics differ by more than 1e-3, or fast ones, whose rows are int8, by more than
+5e-2 in the median.
 """
 import json
 import pathlib
