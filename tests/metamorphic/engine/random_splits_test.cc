@@ -16,7 +16,7 @@ namespace vernier {
 namespace {
 
 constexpr int kSplits = 1000;
-constexpr int32_t kTokens = 80;
+constexpr int32_t kTokens = 48;
 
 struct Kind {
   const char* model;
