@@ -180,6 +180,10 @@ Status add_targets(const std::string& name, const Json& group, size_t rule, Quan
 Status read_config_groups(const Json& groups, const std::string& format, bool global_divides, QuantPlan& plan) {
   for (const auto& [name, group] : groups.items()) {
     if (!group.is_object()) return corrupt("{} of config_groups is not an object", printable(name));
+    Config keys(group, fmt::format("{} of config_groups", printable(name)));
+    keys.ignore(
+        {"weights", "targets", "format", "input_activations", "output_activations"});  // read below, or no matter
+    TRY_STATUS(keys.finish());
     TRY_BIND(std::optional<WeightScheme> scheme, group_scheme(name, group, format, global_divides));
     if (!scheme) continue;
     plan.rules.push_back({name, *std::move(scheme)});

@@ -63,6 +63,9 @@ TEST(QuantPlan, KeysThatNobodyReadsAreRefused) {
   EXPECT_THAT(error(R"({"quant_method":"fp8","rotation":"hadamard"})"),
               AllOf(HasSubstr("quantization_config"), HasSubstr("rotation"), HasSubstr("hadamard")));
   EXPECT_EQ(error(R"({"quant_method":"fp8","rotation":null})"), "no error");
+  EXPECT_THAT(error(R"({"quant_method":"compressed-tensors","format":"float-quantized","config_groups":{"group_0":{
+    "weights":{"num_bits":8,"type":"float"},"targets":["Linear"],"rotation":"hadamard"}}})"),
+              AllOf(HasSubstr("group_0"), HasSubstr("rotation")));
 }
 
 TEST(QuantPlan, Modelopt) {
