@@ -5,6 +5,7 @@
 
 #include "api/load_tokenizer.h"
 #include "app/commands.h"
+#include "audit/json_vocabulary.h"
 #include "audit/quantise_checkpoint.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
@@ -35,6 +36,8 @@ Result<QuantiseJob> make_job(const QuantizeFlags& flags, const Checkpoint& check
   job.shard_bytes = flags.shard_bytes;
   if (checkpoint.tokenizer().gguf != nullptr) {
     TRY_BIND(job.vocabulary, read_vocabulary(checkpoint.tokenizer().gguf));
+  } else if (flags.out.ends_with(".gguf") && !checkpoint.tokenizer().tokenizer_json.empty()) {
+    TRY_BIND(job.vocabulary, vocabulary_of_json(checkpoint));
   }
   return job;
 }

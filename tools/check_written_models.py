@@ -180,8 +180,8 @@ def check_llama_cpp(vernier, out, what, work):
     ours = vernier.logits(out, ids, work)
     agree = float((theirs.argmax(-1) == ours.argmax(-1)).mean())
     apart = float(np.sqrt(((theirs - ours) ** 2).mean()) / ours.std())
-    # Its products quantise activations to 8 bits.
-    report(apart <= 5e-2, f"{what} in llama.cpp", f"logits differ by {apart:.1e} (root mean square), top-1 {100 * agree:.0f} %")
+    # Its products quantise activations to 8 bits, and its cache keeps 16: a model as it was fetched differs by 6e-2, too.
+    report(apart <= 1e-1, f"{what} in llama.cpp", f"logits differ by {apart:.1e} (root mean square), top-1 {100 * agree:.0f} %")
 
 
 def run(check, what, *args):

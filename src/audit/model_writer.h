@@ -28,9 +28,13 @@ class ModelWriter {
 /// A folder as Hugging Face's libraries lay one out, its codes in the dialect that most engines read for the format.
 Result<std::unique_ptr<ModelWriter>> make_folder_writer(const Checkpoint& checkpoint, const QuantiseJob& job,
                                                         std::string partial);
-/// A GGUF file with the metadata of the source, which is one.
+/// A GGUF file; with the metadata of the source where that is one.
 Result<std::unique_ptr<ModelWriter>> make_gguf_writer(const Checkpoint& checkpoint, const QuantiseJob& job,
                                                       std::string partial);
+
+/// The same from a folder: names, metadata, vocabulary and the order of rotary rows become those of GGUF files.
+Result<std::unique_ptr<ModelWriter>> make_gguf_converter(const Checkpoint& checkpoint, const QuantiseJob& job,
+                                                         std::string partial);
 
 /// Binds every weight of the model to nothing, handing each to `rewrite` on the way; gives the report of the tensors.
 Result<LoadReport> stream_weights(const Checkpoint& checkpoint, CheckpointBinder::Rewrite rewrite,

@@ -20,7 +20,7 @@ struct QuantiseJob {
   CodecId rest = CodecId::kBF16;  ///< in a folder: what blocks of a matrix that is not quantised are decoded to
   double min_snr_db = -std::numeric_limits<double>::infinity();  ///< nothing is written where a matrix falls below
   int64_t shard_bytes = int64_t{5} << 30;                        ///< of one safetensors file
-  std::optional<GgufVocabulary> vocabulary;                      ///< of a GGUF source, for a folder's tokenizer.json
+  std::optional<GgufVocabulary> vocabulary;  ///< where a file of one kind becomes a folder or the other way about
   std::function<void(const BindProgress&)> on_progress;
 };
 

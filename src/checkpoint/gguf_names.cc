@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -130,6 +131,26 @@ std::optional<std::string> hf_tensor_name(const GgufFamily& family, std::string_
   auto name = layer_tensor(family, stem.substr(dot + 1));
   if (!name) return std::nullopt;
   return fmt::format("model.layers.{}.{}{}", stem.substr(0, dot), *name, suffix);
+}
+
+std::optional<std::string> gguf_tensor_name(const GgufFamily& family, std::string_view hf_name) {
+  const size_t dot = hf_name.rfind('.');
+  if (dot == std::string_view::npos) return std::nullopt;
+  const std::string_view module = hf_name.substr(0, dot), suffix = hf_name.substr(dot);
+  std::vector<std::string> candidates;
+  for (const Pair& pair : kModelTensors) candidates.push_back(fmt::format("{}{}", pair.first, suffix));
+  constexpr std::string_view kLayers = "model.layers.";
+  if (module.starts_with(kLayers)) {
+    const std::string_view number = module.substr(kLayers.size(), module.find('.', kLayers.size()) - kLayers.size());
+    auto add = [&](std::string_view name) { candidates.push_back(fmt::format("blk.{}.{}{}", number, name, suffix)); };
+    for (const Pair& pair : kLayerTensors) add(pair.first);
+    for (std::string_view norm : {"ffn_norm", "post_attention_norm", "post_ffw_norm"}) add(norm);
+  }
+  // Whatever is read under that name.
+  for (std::string& candidate : candidates) {
+    if (hf_tensor_name(family, candidate) == hf_name) return std::move(candidate);
+  }
+  return std::nullopt;
 }
 
 }  // namespace vernier

@@ -27,4 +27,7 @@ std::string_view hf_model_type(std::string_view architecture);
 /// "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight"; nullopt for a tensor that has no such name.
 std::optional<std::string> hf_tensor_name(const GgufFamily& family, std::string_view gguf_name);
 
+/// The other way about: "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight".
+std::optional<std::string> gguf_tensor_name(const GgufFamily& family, std::string_view hf_name);
+
 }  // namespace vernier

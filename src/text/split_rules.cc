@@ -135,6 +135,12 @@ Result<SplitRuleText> split_rule_text(std::string_view name) {
   return unsupported("the split rule '{}' (tokenizer.ggml.pre) is not known; use the model's tokenizer.json", name);
 }
 
+std::vector<std::string_view> split_rule_names() {
+  std::vector<std::string_view> names;
+  for (const Entry& entry : kEntries) names.push_back(entry.names.front());
+  return names;
+}
+
 Result<SplitRule> find_split_rule(std::string_view name) {
   TRY_BIND(SplitRuleText text, split_rule_text(name));
   SplitRule rule;

@@ -33,6 +33,8 @@ struct SplitRuleText {
   bool add_bos = false;
 };
 Result<SplitRuleText> split_rule_text(std::string_view name);
+/// Of each rule the name that it is best known by.
+std::vector<std::string_view> split_rule_names();
 
 /// The rule of that name, for a byte-level vocabulary. A file without a name has "default". A name that is not known is
 /// an error that says so: another rule would give other ids without a word.

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/gguf.h"
+#include "checkpoint/weight_quantiser.h"
+
+namespace vernier {
+
+/// Metadata as the head of a GGUF file has them: keys, types, little-endian values.
+class GgufMetadata {
+ public:
+  void add(std::string_view key, const GgufValue& value);  ///< as another file has it
+  void text(std::string_view key, std::string_view value);
+  void u32(std::string_view key, uint32_t value);
+  void i32(std::string_view key, int32_t value);
+  void f32(std::string_view key, float value);
+  void boolean(std::string_view key, bool value);
+  void texts(std::string_view key, std::span<const std::string_view> values);
+  void i32s(std::string_view key, std::span<const int32_t> values);
+  /// general.file_type, by which tools show what most of a file is, and the version of its blocks.
+  void add_file_type(const QuantTarget& target);
+
+  uint64_t count() const { return count_; }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  void key(std::string_view name, GgufType type);
+  void array(std::string_view name, GgufType type, size_t count);
+
+  std::string bytes_;
+  uint64_t count_ = 0;
+};
+
+/// A GGUF file that is written: first its table of tensors, then the head, then the tensors' bytes in any order.
+class GgufOutput {
+ public:
+  explicit GgufOutput(std::string path) : path_(std::move(path)) {}
+
+  /// `extents`: outermost first. Refuses a type that GGUF files do not hold.
+  Status add(const std::string& name, std::vector<int64_t> extents, std::string_view type);
+  Status write_head(const GgufMetadata& metadata);
+  /// `place` counts parts of that size: of a stack, the expert.
+  Status write(const std::string& name, std::span<const std::byte> bytes, size_t place = 0);
+  Status finish();
+
+  bool has(const std::string& name) const { return places_.contains(name); }
+  int64_t tensor_bytes() const { return tensor_bytes_; }
+
+ private:
+  struct Entry {
+    std::string name;
+    std::vector<int64_t> extents;
+    uint32_t type = 0;
+    uint64_t bytes = 0;
+    uint64_t offset = 0;  // in the data
+  };
+  Error cannot_write() const;
+
+  std::string path_;
+  std::vector<Entry> entries_;
+  std::map<std::string, size_t, std::less<>> places_;
+  uint64_t data_begin_ = 0;
+  uint64_t data_bytes_ = 0;
+  int64_t tensor_bytes_ = 0;
+  bool last_is_padded_ = false;
+  std::ofstream file_;
+};
+
+}  // namespace vernier
