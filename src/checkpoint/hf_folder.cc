@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "checkpoint/byte_reader.h"
+#include "checkpoint/gpt_oss_files.h"
 #include "checkpoint/quant_dialects.h"
 #include "checkpoint/strict_json.h"
 
@@ -101,6 +102,11 @@ std::vector<std::string> module_names(const std::vector<StoredTensor>& tensors) 
     if (seen.insert(name).second) names.emplace_back(name);
   }
   return names;
+}
+
+Status at_config(Status status, const CheckpointParts& parts) {
+  if (status.ok()) return {};
+  return Error{status.error().code, status.error().message, parts.config_origin};
 }
 
 void remove_quantisation_keys(Json& config) {
@@ -198,11 +204,17 @@ Result<CheckpointParts> open_hf_folder(const std::string& folder) {
   parts.config_origin = (fs::path(folder) / "config.json").string();
   TRY_BIND(parts.config, optional_json(parts.config_origin));
   if (!parts.config.is_object()) return not_found("{} is missing", parts.config_origin);
-  TRY_BIND(parts.tokenizer, folder_tokenizer(folder));
-  TRY_STATUS(add_chat_templates(folder, parts));
-  TRY_STATUS(add_generation_defaults(folder, parts));
+  const bool original = is_original_gpt_oss(parts.config);
+  if (original) TRY_STATUS(at_config(respell_gpt_oss_config(parts.config), parts));
+  // OpenAI's files lie in a folder of the one that has the tokenizer.
+  const bool beside = !original || fs::exists(fs::path(folder) / "tokenizer.json");
+  const std::string texts = beside ? folder : (fs::path(folder) / "..").string();
+  TRY_BIND(parts.tokenizer, folder_tokenizer(texts));
+  TRY_STATUS(add_chat_templates(texts, parts));
+  TRY_STATUS(add_generation_defaults(texts, parts));
   parts.embedding = embedding_defaults(folder);
   TRY_STATUS(add_safetensors(folder, parts));
+  if (original) TRY_STATUS(at_config(respell_gpt_oss_tensors(parts.config, parts.tensors), parts));
   if (Status status = add_quantisation(folder, parts); !status.ok()) parts.refusal = status.error();
   return parts;
 }

@@ -184,12 +184,9 @@ Status read_mxfp4(Config& scheme, QuantPlan& plan) {
   weights.form = WeightForm::kMxfp4;
   weights.algorithm = "mxfp4";
   plan.rules.push_back({"", weights});
-  // As transformers calls the experts, and as the first files of gpt-oss do.
   plan.patterns_are_own = true;
-  for (const char* experts : {"mlp.experts", "mlp.mlp1_weight", "mlp.mlp2_weight"}) {
-    TRY_BIND(ModulePattern pattern, ModulePattern::make(experts));
-    plan.patterns.emplace_back(std::move(pattern), 0);
-  }
+  TRY_BIND(ModulePattern experts, ModulePattern::make("mlp.experts"));
+  plan.patterns.emplace_back(std::move(experts), 0);
   return {};
 }
 
