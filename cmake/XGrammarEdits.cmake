@@ -73,8 +73,14 @@ function(edit_xgrammar root sources_name)
       // This optimization is useful" "      vernier::spend_grammar_work(1);
       const auto& token = sorted_decoded_vocab[i].second;
       // This optimization is useful")
-  replace_in_xgrammar(text "    XGRAMMAR_DCHECK(new_state_id != -1);
-" "    vernier::spend_grammar_work(original_to_new_id.size() / 16);
+  # A compiled grammar is kept by GrammarCompiler; the library's own cache would keep what a stopped compilation threw.
+  replace_in_xgrammar(text "  return grammar_level_cache_.Get(GrammarKey{grammar.ToString(), grammar->GetRootRule().name});
+" "  return no_cache_compiler_.CompileGrammar(grammar);
+")
+  # Looking up a state's place costs as much as the rule is large.
+  replace_in_xgrammar(text "!has_char_budget_rules_ && rule_level_cache_.has_value() &&
+" "!has_char_budget_rules_ && rule_level_cache_.has_value() &&
+                                       grammar_->per_rule_fsm_new_state_ids[init_rule_id_].size() < 4096 &&
 ")
   # The look-ahead of a counted run says what surely may follow, not what may not: a token that leaves it is tried when a
   # text stands there. Its masks are none of those of a rule with the same look-ahead.
@@ -105,7 +111,7 @@ function(edit_xgrammar root sources_name)
   # thousands of such states, and an answer sees few of them.
   replace_in_xgrammar(text "/******************* GrammarCompilerNoCache *******************/
 " "static bool IsNarrowState(const Grammar& grammar, const TokenizerInfo& tokens, int32_t rule_id, int32_t state) {
-  constexpr int kMostTokens = 1024;
+  constexpr int kMostTokens = 4096;
   std::bitset<256> first;
   for (const auto& edge : grammar->per_rule_fsms[rule_id]->GetFsm().GetFsm().GetEdges(state)) {
     if (edge.IsToken() || edge.IsExcludeToken()) return false;
@@ -224,10 +230,10 @@ function(edit_xgrammar root sources_name)
     union_find_set.Clear();
 " "    int n = result.NumStates();
     union_find_set.Clear();
-    vernier::spend_grammar_work(static_cast<std::size_t>(n) * 4);
+    vernier::spend_grammar_work(static_cast<std::size_t>(n));
 ")
   replace_in_xgrammar(text "        int sibling = siblings[group_begin].peer;
-" "        vernier::spend_grammar_work((static_cast<std::size_t>(group_begin) & 7) == 7);
+" "        vernier::spend_grammar_work((static_cast<std::size_t>(group_begin) & 31) == 31);
         int sibling = siblings[group_begin].peer;
 ")
   write_edited_xgrammar(fsm.cc "${text}")

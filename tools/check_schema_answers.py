@@ -115,7 +115,8 @@ def check(arguments, seed):
             continue
         text = choice["message"]["content"]
         try:
-            checker = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
+            draft = jsonschema.Draft202012Validator  # whose formats are not those of draft 3
+            checker = draft(schema, format_checker=draft.FORMAT_CHECKER)
             checker.validate(json.loads(text))
         except (ValueError, jsonschema.ValidationError) as error:
             return f"seed {seed}: {error}", text

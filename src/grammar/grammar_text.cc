@@ -98,7 +98,9 @@ Result<std::string> write_body(const GrammarSpec& spec, GbnfWriter& writer, cons
     }
     case GrammarSpec::Kind::kRegex: {
       TRY_BIND(PatternNode pattern, parse_pattern(spec.text, PatternUse::kWhole));
-      return writer.pattern(join_counts(std::move(pattern)), TextContext::kPlain);
+      pattern = join_counts(std::move(pattern));
+      if (std::optional<TextAutomaton> small = small_automaton(pattern)) return small->write_plain(writer);
+      return writer.pattern(pattern, TextContext::kPlain);
     }
     case GrammarSpec::Kind::kEbnf:
       TRY_STATUS(check_gbnf(spec.text));

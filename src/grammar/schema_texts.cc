@@ -141,6 +141,15 @@ Result<std::string> SchemaWriter::string(const SchemaJson& schema, const std::st
     return writer_.rule("\"\\\"\" " +
                         writer_.counted(gbnf_chars(run->chars, TextContext::kJsonString), least, most, "\"\\\"\""));
   }
+  if (patterns.size() == 1 && range.low == 0 && range.high == kUnbounded) {
+    auto key = [&](const char* keyword) {
+      return schema.contains(keyword) ? schema[keyword].dump(-1, ' ', false, SchemaJson::error_handler_t::replace) : "";
+    };
+    auto [known, fresh] = small_texts_.try_emplace(key("pattern") + key("format"));
+    std::optional<TextAutomaton> small = fresh ? small_automaton(patterns[0]) : std::nullopt;
+    if (small) known->second = writer_.rule("\"\\\"\" " + small->write_rest_of_string(writer_));
+    if (!known->second.empty()) return known->second;
+  }
   if (patterns.size() == 1 && within(length_of(patterns[0]), range)) {
     return writer_.rule("\"\\\"\" " + writer_.pattern(patterns[0], TextContext::kJsonString, "\"\\\"\""));
   }

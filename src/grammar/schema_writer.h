@@ -116,7 +116,8 @@ class SchemaWriter {
   std::vector<std::string> pointers_;  // of the schemas, by id
   std::unordered_map<std::string, Id> by_pointer_;
   std::vector<Id> waiting_;
-  std::unordered_map<std::string, std::string> made_;  // pointers, by the text of the schema
+  std::unordered_map<std::string, std::string> made_;         // pointers, by the text of the schema
+  std::unordered_map<std::string, std::string> small_texts_;  // rules, by pattern and format; empty: not so small
   size_t merge_steps_ = 0;
   size_t automata_ = 0;
 };

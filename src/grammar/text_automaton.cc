@@ -5,8 +5,6 @@
 #include <set>
 #include <utility>
 
-#include "grammar/gbnf_writer.h"
-
 namespace vernier {
 namespace {
 
@@ -274,18 +272,44 @@ void TextAutomaton::trim() {
   states_ = std::move(kept);
 }
 
-std::string TextAutomaton::write_rest_of_string(GbnfWriter& writer) const {
+std::string TextAutomaton::write(GbnfWriter& writer, TextContext context, std::string_view end) const {
   std::vector<std::string> names;
   for (size_t i = 0; i < states_.size(); ++i) names.push_back(writer.reserve());
   for (size_t i = 0; i < states_.size(); ++i) {
-    std::string text = states_[i].accepts ? "\"\\\"\"" : "";
+    std::string text(states_[i].accepts ? end : "");
     for (const Edge& edge : states_[i].edges) {
-      text += fmt::format("{}{} {}", text.empty() ? "" : " | ", gbnf_chars(edge.chars, TextContext::kJsonString),
-                          names[edge.to]);
+      text += fmt::format("{}{} {}", text.empty() ? "" : " | ", gbnf_chars(edge.chars, context), names[edge.to]);
     }
     writer.define(names[i], text);
   }
   return names[0];
+}
+
+std::string TextAutomaton::write_rest_of_string(GbnfWriter& writer) const {
+  return write(writer, TextContext::kJsonString, "\"\\\"\"");
+}
+
+std::string TextAutomaton::write_plain(GbnfWriter& writer) const {
+  return write(writer, TextContext::kPlain, "\"\"");
+}
+
+namespace {
+
+bool repeats_groups(const PatternNode& node) {
+  if (node.kind == PatternNode::Kind::kRepeat && node.most > 1 && node.children[0].kind != PatternNode::Kind::kChars) {
+    return true;
+  }
+  return std::ranges::any_of(node.children, repeats_groups);
+}
+
+}  // namespace
+
+std::optional<TextAutomaton> small_automaton(const PatternNode& pattern) {
+  constexpr size_t kMost = 64;  // each may take the library some milliseconds
+  if (!repeats_groups(pattern)) return std::nullopt;
+  Result<TextAutomaton> made = TextAutomaton::of(pattern);
+  if (!made.ok() || made->empty() || made->states() > kMost) return std::nullopt;
+  return std::move(*made);
 }
 
 }  // namespace vernier
