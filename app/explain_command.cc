@@ -1,6 +1,5 @@
-#include <nlohmann/json.hpp>
-
 #include <map>
+#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "app/commands.h"

@@ -10,6 +10,7 @@
 #include "checkpoint/byte_reader.h"
 #include "checkpoint/gpt_oss_files.h"
 #include "checkpoint/quant_dialects.h"
+#include "checkpoint/quant_keys.h"
 #include "checkpoint/strict_json.h"
 
 namespace vernier {
@@ -117,6 +118,28 @@ void remove_quantisation_keys(Json& config) {
   }
 }
 
+/// "expert_dtype" beside the quantisation of the other layers: FP4 experts in an FP8 checkpoint, as DeepSeek-V4 has
+/// them.
+Status add_expert_type(CheckpointParts& parts) {
+  auto found = parts.config.find("expert_dtype");
+  if (found == parts.config.end() || found->is_null()) return {};
+  const std::string text = found->is_string() ? lower_case(found->get<std::string>()) : found->dump();
+  if (text != "fp4" && text != "fp8") {
+    return Error{ErrorCode::kUnsupported, fmt::format("\"expert_dtype\" is {}, expected fp4 or fp8", printable(text)),
+                 parts.config_origin};
+  }
+  parts.config.erase(found);
+  if (text == "fp8") return {};
+  WeightScheme experts;
+  experts.form = WeightForm::kMxfp4;
+  experts.algorithm = "expert_dtype fp4";
+  parts.plan.rules.push_back({"expert_dtype", experts});
+  if (parts.plan.empty()) parts.plan.origin = "expert_dtype";
+  TRY_BIND(ModulePattern pattern, ModulePattern::make("mlp.experts"));
+  parts.plan.patterns.emplace(parts.plan.patterns.begin(), std::move(pattern), parts.plan.rules.size() - 1);
+  return {};
+}
+
 }  // namespace
 
 Status add_quantisation(const std::string& folder, CheckpointParts& parts) {
@@ -124,6 +147,7 @@ Status add_quantisation(const std::string& folder, CheckpointParts& parts) {
   remove_quantisation_keys(parts.config);
   const std::vector<std::string> modules = module_names(parts.tensors);
   TRY_BIND(parts.plan, read_quant_plan(sources, modules));
+  TRY_STATUS(add_expert_type(parts));
   for (const std::string& entry : unmatched_entries(parts.plan, modules)) {
     parts.warnings.push_back(
         fmt::format("{} names {}, and no module is called so", parts.plan.origin, printable(entry)));

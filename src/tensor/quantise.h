@@ -30,7 +30,8 @@ struct QuantiseOptions {
 
 /// The matrix in another codec, with the scales that lose least: beside the scale that brings the largest magnitude of
 /// a group to the largest code its neighbours are tried, and the one with the smallest sum of squared differences is
-/// taken (of f32 scales for E4M3 only where that is a sixteenth smaller). GGUF's integer blocks and dense numbers are those of `encode`. A matrix of that codec is given back as it is.
+/// taken (of f32 scales for E4M3 only where that is a sixteenth smaller). GGUF's integer blocks and dense numbers are
+/// those of `encode`. A matrix of that codec is given back as it is.
 ///
 /// Never holds all numbers decoded: a few MB for each thread beside the result. Refuses NaN and infinities with their
 /// place, and columns that are no multiple of the codec's group.
