@@ -45,7 +45,8 @@ class OriginalGptOss : public ::testing::Test {
     for (const SafetensorsTensor& tensor : file->tensors()) {
       Part& part = parts_[tensor.name];
       const std::string bytes(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
-      part = {std::vector<int64_t>(tensor.extents.begin(), tensor.extents.end()), std::string(tensor.type->name), bytes};
+      part = {std::vector<int64_t>(tensor.extents.begin(), tensor.extents.end()), std::string(tensor.type->name),
+              bytes};
     }
     copy("embedding.weight", "model.embed_tokens.weight");
     copy("norm.scale", "model.norm.weight");
