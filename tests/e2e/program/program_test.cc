@@ -288,6 +288,21 @@ TEST(EndToEnd, ARealModelAnswersTheSameForTheSameSeed) {
   EXPECT_NE(vernier(command + "2").output, first.output);
 }
 
+TEST(EndToEnd, CacheScalesMadeOfTextAreReadBack) {
+  const auto path = testing::model_file("smollm2-135m.gguf");
+  if (!path) GTEST_SKIP() << testing::missing_model("smollm2-135m");
+  testing::TempFolder folder;
+  const std::string scales = folder.path("scales.json"), make = "calibrate " + *path + " --tokens 48 --out " + scales;
+  const Outcome made = vernier(make + " --granularity head --json");
+  ASSERT_EQ(made.exit_code, 0) << made.output;
+  EXPECT_EQ(nlohmann::json::parse(made.output).at("layers").at(29).at("k_scale").size(), 3u);
+  EXPECT_EQ(vernier(make).exit_code, 2) << "what stands there is not replaced unasked";
+  const std::string use =
+      "run " + *path + " Hello --max-tokens 4 --seed 1 --kv-scales " + scales + " --kv-cache-dtype ";
+  EXPECT_EQ(vernier(use + "fp8_e4m3").exit_code, 0);
+  EXPECT_EQ(vernier(use + "fp8_e5m2").exit_code, 2);
+}
+
 TEST(EndToEnd, ExplainNamesAKernelAndItsReasons) {
   const Outcome outcome = vernier("explain " + tiny_model("qwen3"));
   ASSERT_EQ(outcome.exit_code, 0);
