@@ -94,7 +94,8 @@ auto guarded(ErrorCode code, Call&& call) -> Result<decltype(call())> {
   }
 }
 
-/// A third of them for the masks of rules, which grammars share: a bounded string compiles once, not in each schema.
+/// The library takes a third of them, for the masks of rules, which grammars share: a bounded string compiles once, not
+/// in each schema.
 constexpr int64_t kCacheBytes = 48 << 20;
 
 /// The bytes under which the library knows a marker token: no UTF-8 text holds 0xFF, so no grammar's text matches it

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <random>
 
@@ -227,6 +228,48 @@ TEST_F(GrammarWorkTest, LengthsAreCheckedBeforeAnythingIsWritten) {
   EXPECT_FALSE(testing::matches(*grammar, "\"" + std::string(2001, 'x') + "\""));
   EXPECT_TRUE(
       compiler.compile({.kind = Kind::kJsonSchema, .text = R"({"type":"string","maxLength":1000000000})"}).ok());
+}
+
+// Keys stand in blocks of 8, 64 and so on.
+TEST_F(GrammarWorkTest, AnyOfManyPropertiesMayBeLeftOutAndTheirOrderIsKept) {
+  constexpr int kCount = 150;
+  std::mt19937 random(3);
+  GrammarCompiler compiler(testing::toy_vocabulary());
+  for (const std::vector<int>& required : std::vector<std::vector<int>>{{}, {0, 37, 149}, {8, 63, 64, 72}}) {
+    std::string declared, needed;
+    for (int i = 0; i < kCount; ++i) declared += fmt::format(R"({}"p{}":{{"type":"null"}})", i == 0 ? "" : ",", i);
+    for (int i : required) needed += fmt::format(R"({}"p{}")", needed.empty() ? "" : ",", i);
+    auto grammar = compiler.compile(
+        {.kind = Kind::kJsonSchema,
+         .text = fmt::format(R"({{"type":"object","properties":{{{}}},"required":[{}]}})", declared, needed)});
+    ASSERT_TRUE(grammar.ok()) << grammar.error().to_string();
+    auto taken = [&](const std::vector<int>& keys) {
+      std::string text;
+      for (int key : keys) text += fmt::format(R"({}"p{}":null)", text.empty() ? "" : ",", key);
+      return testing::matches(*grammar, "{" + text + "}");
+    };
+    EXPECT_EQ(taken({}), required.empty());
+    for (int round = 0; round < 60; ++round) {
+      std::vector<int> keys;
+      for (int i = 0; i < kCount; ++i) {
+        const bool needs = std::ranges::find(required, i) != required.end();
+        if (needs || random() % 100 < (round % 3 == 0 ? 2U : round % 3 == 1 ? 30U : 95U)) keys.push_back(i);
+      }
+      EXPECT_TRUE(taken(keys)) << ::testing::PrintToString(keys);
+      if (keys.size() < 2) continue;
+      std::vector<int> wrong = keys;
+      const size_t at = random() % (keys.size() - 1);
+      std::swap(wrong[at], wrong[at + 1]);
+      EXPECT_FALSE(taken(wrong)) << ::testing::PrintToString(wrong);
+      wrong = keys;
+      wrong.insert(wrong.begin() + static_cast<std::ptrdiff_t>(at), wrong[at]);
+      EXPECT_FALSE(taken(wrong)) << ::testing::PrintToString(wrong);
+      if (required.empty()) continue;
+      std::erase(keys, required[random() % required.size()]);
+      EXPECT_FALSE(taken(keys)) << ::testing::PrintToString(keys);
+    }
+    expect_agreement(*grammar, 1, needed);
+  }
 }
 
 TEST_F(GrammarWorkTest, AListOfFiveThousandValuesIsTaken) {
