@@ -1,11 +1,13 @@
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <map>
 #include <random>
 
 #include "checkpoint/scale_tensor.h"
 #include "quantised_model.h"
 #include "testing/gguf_writer.h"
+#include "testing/safetensors_writer.h"
 #include "testing/temp_folder.h"
 
 namespace vernier {
@@ -98,6 +100,57 @@ TEST(StackedExperts, OfAFolderAreWrittenOneByOne) {
       }
       EXPECT_EQ(after.at(expert + "down_proj.bias"), before.at(expert + "down_proj.bias"));
     }
+  }
+}
+
+/// A copy of a Qwen3-MoE with the experts of a layer in two tensors, as newer libraries save them.
+std::string with_stacks(const std::string& model, const TempFolder& folder) {
+  struct Stack {
+    std::vector<int64_t> extents;
+    std::vector<float> values;
+  };
+  std::map<std::string, Stack> tensors;
+  const auto checkpoint = Checkpoint::open(model).value();
+  auto values = [&](const std::string& name) { return read_floats(*checkpoint->find(name)).value(); };
+  for (const StoredTensor& tensor : checkpoint->tensors()) {
+    const size_t at = tensor.name.find(".experts.");
+    if (at == std::string::npos) {
+      tensors[tensor.name] = {tensor.extents, values(tensor.name)};
+    } else if (tensor.name.ends_with(".0.gate_proj.weight")) {
+      const std::string layer = tensor.name.substr(0, at + 9);
+      const int64_t width = tensor.extents[0], hidden = tensor.extents[1];
+      Stack both{{0, 2 * width, hidden}, {}}, down{{0, hidden, width}, {}};
+      for (; checkpoint->find(fmt::format("{}{}.up_proj.weight", layer, both.extents[0])) != nullptr;
+           ++both.extents[0], ++down.extents[0]) {
+        for (const char* name : {"gate_proj", "up_proj", "down_proj"}) {
+          const auto own = values(fmt::format("{}{}.{}.weight", layer, both.extents[0], name));
+          std::vector<float>& to = std::string(name) == "down_proj" ? down.values : both.values;
+          to.insert(to.end(), own.begin(), own.end());
+        }
+      }
+      tensors[layer + "gate_up_proj"] = std::move(both);
+      tensors[layer + "down_proj"] = std::move(down);
+    }
+  }
+  testing::SafetensorsWriter writer;
+  for (const auto& [name, tensor] : tensors) writer.f32(name, tensor.extents, tensor.values);
+  folder.write("stacked/model.safetensors", writer.bytes());
+  std::filesystem::copy_file(model + "/config.json", folder.path("stacked/config.json"));
+  return folder.path("stacked");
+}
+
+TEST(StackedExperts, AreTheSameWrittenFromEitherForm) {
+  for (const char* format : {"nvfp4", "fp8_channel"}) {
+    TempFolder folder;
+    const std::string stacked = with_stacks(kData + "qwen3-moe", folder);
+    const QuantiseJob job = job_for(format, folder.path("out"));
+    ASSERT_EQ(error_of(quantise_model(stacked, job)), "no error") << format;
+    expect_same_numbers(stacked, job);
+    QuantiseJob apart = job_for(format, folder.path("apart"));
+    ASSERT_EQ(error_of(quantise_model(kData + "qwen3-moe", apart)), "no error") << format;
+    const auto a = testing::numbers_of(job.out, nullptr), b = testing::numbers_of(apart.out, nullptr);
+    ASSERT_EQ(a.size(), b.size());
+    for (const auto& [name, values] : a) EXPECT_TRUE(testing::same_bits(values, b.at(name))) << format << " " << name;
   }
 }
 
