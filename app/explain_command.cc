@@ -182,7 +182,7 @@ Status explain_for_device(const ExplainFlags& flags) {
   PlannedBackend backend(std::move(rules));
   CheckpointBinder binder(*checkpoint, backend);
   TRY_BIND(Decoder decoder, Decoder::bind(std::move(spec), binder));
-  TRY_STATUS(binder.finish());
+  TRY_STATUS(binder.finish(decoder.spec().unneeded));
   std::vector<Line> lines;
   for (const DecoderPart& part : decoder.parts()) {
     if (part.matrix == nullptr || part.op == "embed" || (flags.layer >= 0 && part.layer != flags.layer)) continue;

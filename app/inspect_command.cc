@@ -42,6 +42,7 @@ std::string describe_experts(const DecoderSpec& spec) {
     if (!layer.experts) continue;
     std::string kind = layer.experts->to_string();
     if (layer.shared_ffn > 0) kind += fmt::format(", beside one of width {} for all rows", layer.shared_ffn);
+    if (layer.experts_late) kind += "; their answers join at the end of the next layer";
     ++kinds[kind];
   }
   std::string text;
@@ -64,6 +65,12 @@ std::string describe_scores(const DecoderSpec& spec) {
   return text;
 }
 
+/// "tables of 641 to 651 rows for n-grams of up to 4 tokens"
+std::string describe_ngrams(const DecoderSpec& spec) {
+  return fmt::format("the mean of the word's and of {} tables' of {} to {} rows, for n-grams of up to {} tokens",
+                     spec.ngrams.size(), spec.ngrams.front().rows, spec.ngrams.back().rows, spec.ngrams.back().order);
+}
+
 /// Of the first layer that has one; 0 where all have experts.
 int64_t dense_width(const DecoderSpec& spec) {
   for (const LayerSpec& layer : spec.layers) {
@@ -74,10 +81,13 @@ int64_t dense_width(const DecoderSpec& spec) {
 
 void print_spec(const DecoderSpec& spec) {
   const AttnSpec& attn = spec.layers.front().attn;
-  fmt::print("model        {}, {} layers ({}), hidden {}, feed-forward {}\n", spec.family, spec.layers.size(),
+  const std::string stored =
+      spec.stored_together > 1 ? fmt::format(", {} to each that is stored", spec.stored_together) : "";
+  fmt::print("model        {}, {} layers{} ({}), hidden {}, feed-forward {}\n", spec.family, spec.layers.size(), stored,
              describe_windows(spec), spec.hidden,
              dense_width(spec) > 0 ? std::to_string(dense_width(spec)) : "of experts alone");
   if (const std::string experts = describe_experts(spec); !experts.empty()) fmt::print("experts      {}\n", experts);
+  if (!spec.ngrams.empty()) fmt::print("embedding    {}\n", describe_ngrams(spec));
   fmt::print("attention    {} query heads on {} key-value heads of {}; {}{}\n", attn.heads, attn.kv_heads,
              attn.head_dim, attn.rope.to_string(), describe_scores(spec));
   fmt::print("vocabulary   {} tokens, {} head; made for {} positions\n", spec.vocab, spec.tied ? "tied" : "own",
@@ -115,6 +125,7 @@ nlohmann::json to_json(const DecoderSpec& spec) {
     entry["sinks"] = layer.attn.sinks;
     entry["soft_cap"] = layer.attn.soft_cap;
     entry["experts"] = layer.experts ? nlohmann::json(layer.experts->to_string()) : nlohmann::json(nullptr);
+    if (layer.experts) entry["experts_join_late"] = layer.experts_late;
     layers.push_back(std::move(entry));
   }
   return {{"family", spec.family},
@@ -122,6 +133,8 @@ nlohmann::json to_json(const DecoderSpec& spec) {
           {"vocab", spec.vocab},
           {"tied", spec.tied},
           {"max_positions", spec.max_positions},
+          {"stored_together", spec.stored_together},
+          {"ngram_tables", spec.ngrams.size()},
           {"layers", std::move(layers)}};
 }
 

@@ -32,15 +32,33 @@ nlohmann::json to_json(const Cutting& cutting) {
                      {"expert_width", rank.expert_width},
                      {"weight_bytes", rank.weight_bytes},
                      {"padding_bytes", rank.padding_bytes},
+                     {"repeated_bytes", rank.repeated_bytes},
                      {"flops_per_token", rank.flops},
                      {"padding_flops_per_token", rank.padding_flops}});
   }
   return {{"experts", cutting.experts},
           {"kv_heads_repeat", cutting.report.kv_heads_repeat},
+          {"cache_copies", cutting.report.cache_copies},
+          {"ranks_without_heads", cutting.report.ranks_without_heads},
+          {"repeated_bytes", cutting.report.repeated_bytes()},
+          {"repeated_flops_share", cutting.report.repeated_share()},
           {"padding_bytes", cutting.report.padding_bytes()},
           {"padding_flops_share", cutting.report.padding_share()},
           {"ranks_without_padding", cutting.better},
           {"ranks", ranks}};
+}
+
+/// What it costs that there are more ranks than heads.
+void print_repeated(const ShardReport& report) {
+  if (report.kv_heads_repeat) {
+    fmt::print("key-value heads stand on several ranks: {} of weights and {:.1f} % of all products again\n",
+               format_bytes(report.repeated_bytes()), 100 * report.repeated_share());
+  }
+  if (report.cache_copies > 1) fmt::print("keys and values are cached {:.3g} times\n", report.cache_copies);
+  if (report.ranks_without_heads > 0) {
+    fmt::print("{} of {} ranks have no query head and wait while the others attend\n", report.ranks_without_heads,
+               report.ranks.size());
+  }
 }
 
 void print_cutting(const Cutting& cutting) {
@@ -58,7 +76,7 @@ void print_cutting(const Cutting& cutting) {
                (rank.flops + rank.padding_flops) / 1e6,
                rank.flops > 0 ? 100 * rank.padding_flops / (rank.flops + rank.padding_flops) : 0.0);
   }
-  if (cutting.report.kv_heads_repeat) fmt::print("key-value heads stand on several ranks each\n");
+  print_repeated(cutting.report);
   const int64_t padding = cutting.report.padding_bytes();
   if (padding == 0) {
     fmt::print("no padding\n\n");
@@ -93,7 +111,7 @@ Status print_shards(const Checkpoint& checkpoint, const ShardFlags& flags) {
   PlannedBackend backend(rules);
   CheckpointBinder binder(checkpoint, backend);
   TRY_BIND(Decoder decoder, Decoder::bind(std::move(spec), binder));
-  TRY_STATUS(binder.finish());
+  TRY_STATUS(binder.finish(decoder.spec().unneeded));
   const bool has_experts =
       std::ranges::any_of(decoder.spec().layers, [](const LayerSpec& layer) { return layer.experts.has_value(); });
   std::vector<Cutting> cuttings;

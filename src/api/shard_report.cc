@@ -132,15 +132,15 @@ Result<LayerCuts> cut_layer(const LayerSpec& spec, int layer, const PartIndex& i
   TRY_BIND(cuts.heads, cut_heads(spec.attn.heads, spec.attn.latent ? 1 : spec.attn.kv_heads, unit, ranks));
   const int64_t feed = spec.ffn > 0 ? spec.ffn : spec.shared_ffn;
   if (feed > 0) {
-    const char* maker = spec.experts ? "shared_gate_up" : "gate_up";
-    const char* taker = spec.experts ? "shared_down" : "down";
+    const char* maker = spec.ffn > 0 ? "gate_up" : "shared_gate_up";
+    const char* taker = spec.ffn > 0 ? "down" : "shared_down";
     TRY_BIND(cuts.feed,
              cut_axis(feed, width_unit(index.stored(layer, maker), index.stored(layer, taker), feed), ranks));
   }
   if (!spec.experts) return cuts;
   const int64_t width = spec.experts->width;
   if (cut == ExpertCut::kWhole) {
-    TRY_BIND(cuts.experts, cut_axis(spec.experts->experts, 1, ranks));
+    TRY_BIND(cuts.experts, cut_axis(spec.experts->weighted(), 1, ranks));
     return cuts;
   }
   TRY_BIND(
@@ -185,7 +185,7 @@ RankProduct cut_part(const DecoderPart& part, const LayerSpec& spec, const Layer
     product.use = gated ? ProductUse::kExpertsGated : ProductUse::kExperts;
     if (gated) product.parts = in_halves(std::move(product.parts));
     if (!cuts.experts.empty()) {
-      const double own = static_cast<double>(cuts.experts[rank].size()) / part.experts->experts;
+      const double own = static_cast<double>(cuts.experts[rank].size()) / part.experts->weighted();
       product.matrices *= own;
       product.matrices_of_row *= own;
     } else if (gated) {
@@ -197,6 +197,21 @@ RankProduct cut_part(const DecoderPart& part, const LayerSpec& spec, const Layer
   return product;
 }
 
+/// Adds what a rank has of key-value heads that the rank before it has already.
+Status add_repeated(const LayerCuts& cuts, size_t rank, RankProduct product, const DeviceFeatures& device,
+                    RankShare& share) {
+  if (rank == 0 || cuts.heads[rank].kv_heads.size() == 0 ||
+      cuts.heads[rank].kv_heads != cuts.heads[rank - 1].kv_heads) {
+    return {};
+  }
+  product.parts.erase(product.parts.begin());  // the queries are its own
+  RankShare repeated;
+  TRY_STATUS(add_product(product, device, repeated));
+  share.repeated_bytes += repeated.weight_bytes;
+  share.repeated_flops += repeated.flops;
+  return {};
+}
+
 /// The numbers of a rank that are told of it, from the first layer that has each.
 void describe_rank(const LayerSpec& spec, const LayerCuts& cuts, size_t rank, RankShare& share) {
   if (share.heads == 0) {
@@ -205,9 +220,29 @@ void describe_rank(const LayerSpec& spec, const LayerCuts& cuts, size_t rank, Ra
   }
   if (share.feed_forward == 0 && !cuts.feed.empty()) share.feed_forward = cuts.feed[rank].size();
   if (spec.experts && share.expert_width == 0) {
-    share.experts = cuts.experts.empty() ? spec.experts->experts : cuts.experts[rank].size();
+    share.experts = cuts.experts.empty() ? spec.experts->weighted() : cuts.experts[rank].size();
     share.expert_width = cuts.experts.empty() ? cuts.expert_widths[rank].size() : spec.experts->width;
   }
+}
+
+double share_of_flops(const std::vector<RankShare>& ranks, double RankShare::*of) {
+  double all = 0, part = 0;
+  for (const RankShare& rank : ranks) {
+    all += rank.flops + rank.padding_flops;
+    part += rank.*of;
+  }
+  return all > 0 ? part / all : 0;
+}
+
+/// How heads stand on ranks, from the first layer.
+void describe_heads(const AttnSpec& attn, const LayerCuts& cuts, ShardReport& report) {
+  report.kv_heads_repeat = !attn.latent && static_cast<int64_t>(cuts.heads.size()) > attn.kv_heads;
+  int64_t stand = 0;
+  for (const HeadCut& cut : cuts.heads) {
+    stand += cut.kv_heads.size();
+    if (cut.heads.size() == 0) ++report.ranks_without_heads;
+  }
+  report.cache_copies = static_cast<double>(stand) / (attn.latent ? 1 : attn.kv_heads);
 }
 
 }  // namespace
@@ -218,13 +253,18 @@ int64_t ShardReport::padding_bytes() const {
   return bytes;
 }
 
+int64_t ShardReport::repeated_bytes() const {
+  int64_t bytes = 0;
+  for (const RankShare& rank : ranks) bytes += rank.repeated_bytes;
+  return bytes;
+}
+
 double ShardReport::padding_share() const {
-  double all = 0, padding = 0;
-  for (const RankShare& rank : ranks) {
-    all += rank.flops + rank.padding_flops;
-    padding += rank.padding_flops;
-  }
-  return all > 0 ? padding / all : 0;
+  return share_of_flops(ranks, &RankShare::padding_flops);
+}
+
+double ShardReport::repeated_share() const {
+  return share_of_flops(ranks, &RankShare::repeated_flops);
 }
 
 Result<ShardReport> plan_shards(const Decoder& decoder, const DeviceFeatures& device, int ranks, ExpertCut cut) {
@@ -236,7 +276,7 @@ Result<ShardReport> plan_shards(const Decoder& decoder, const DeviceFeatures& de
     cuts.push_back(std::move(own));
   }
   ShardReport report;
-  report.kv_heads_repeat = !layers[0].attn.latent && ranks > layers[0].attn.kv_heads;
+  describe_heads(layers[0].attn, cuts[0], report);
   for (size_t rank = 0; rank < static_cast<size_t>(ranks); ++rank) {
     RankShare& share = report.ranks.emplace_back();
     for (const DecoderPart& part : index.all()) {
@@ -245,6 +285,7 @@ Result<ShardReport> plan_shards(const Decoder& decoder, const DeviceFeatures& de
       if (part.layer >= 0) {
         const auto layer = static_cast<size_t>(part.layer);
         product = cut_part(part, layers[layer], cuts[layer], rank);
+        if (part.op == "qkv") TRY_STATUS(add_repeated(cuts[layer], rank, product, device, share));
       }
       TRY_STATUS(add_product(product, device, share));
     }
@@ -257,7 +298,7 @@ std::vector<int> ranks_without_padding(const Decoder& decoder, const DeviceFeatu
   std::vector<int> found;
   for (int other = 1; other <= 4 * ranks; ++other) {
     const Result<ShardReport> report = plan_shards(decoder, device, other, cut);
-    if (report.ok() && report->padding_bytes() == 0) found.push_back(other);
+    if (report.ok() && report->padding_bytes() == 0 && report->ranks_without_heads == 0) found.push_back(other);
   }
   std::ranges::stable_sort(found, {}, [&](int other) { return std::abs(other - ranks); });
   if (found.size() > 2) found.resize(2);

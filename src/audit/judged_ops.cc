@@ -157,6 +157,14 @@ Value JudgedOps::look_up(const Weight<Split::kNone>& table, LookUp by) {
   return judged(sides_.tested->ops().look_up(side_of(table, JudgedSide::kTested), by), std::move(expected));
 }
 
+Value JudgedOps::embed_ngrams(const Weight<Split::kNone>& table, const NgramSpec& spec, float scale) {
+  std::vector<int32_t> rows;
+  ngram_rows(spec, step_, rows);
+  Expected expected = expect_rows(enter(table.name), table, rows, scale);
+  return judged(sides_.tested->ops().embed_ngrams(side_of(table, JudgedSide::kTested), spec, scale),
+                std::move(expected));
+}
+
 Value JudgedOps::rms_norm(const Value& x, const Norm& norm) {
   Expected expected = expect_value(enter(norm.name), x, kNormTolerance, [&](Ops& ops, Value in) {
     return ops.rms_norm(in, side_of(norm, JudgedSide::kReference));

@@ -19,6 +19,9 @@ class ObservingOps final : public Ops {
   }
   Value embed(const Weight<Split::kNone>& table, float scale) override { return inner_->embed(table, scale); }
   Value look_up(const Weight<Split::kNone>& table, LookUp by) override { return inner_->look_up(table, by); }
+  Value embed_ngrams(const Weight<Split::kNone>& table, const NgramSpec& spec, float scale) override {
+    return inner_->embed_ngrams(table, spec, scale);
+  }
   Value rms_norm(const Value& x, const Norm& norm) override { return inner_->rms_norm(x, norm); }
   Value layer_norm(const Value& x, const LayerNorm& norm) override { return inner_->layer_norm(x, norm); }
   Value linear(const Value& x, const Weight<Split::kNone>& weight) override { return inner_->linear(x, weight); }

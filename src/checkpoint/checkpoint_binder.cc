@@ -267,9 +267,8 @@ Result<Binder::Bound> CheckpointBinder::bind_matrix(const std::vector<WeightPart
 
 Result<Norm> CheckpointBinder::norm(const std::string& name, int64_t size, float eps, NormRule rule) {
   TRY_BIND(std::vector<float> weight, numbers(name + ".weight", size, name));
-  if (rule == NormRule::kOnePlus && !checkpoint_.dialect().norms_hold_one) {
-    for (float& value : weight) value += 1;
-  }
+  const bool add_one = rule.one_plus && !checkpoint_.dialect().norms_hold_one;
+  for (float& value : weight) value = rule.scale * (add_one ? value + 1 : value);
   Norm norm{name, nullptr, eps};
   TRY_BIND(norm.weight, backend_.upload(weight));
   return norm;

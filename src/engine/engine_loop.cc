@@ -196,7 +196,8 @@ bool EngineLoop::step() {
 }
 
 Result<StepOutput> EngineLoop::forward() {
-  StepInput input{{tokens_, positions_, rows_, tables_, sampled_rows_}, specs_, requests_, generated_, hidden_wanted_};
+  StepInput input{
+      {tokens_, positions_, rows_, tables_, sampled_rows_, histories_}, specs_, requests_, generated_, hidden_wanted_};
   if (!mask_jobs_.empty()) {
     masks_.start(mask_jobs_);
     input.masks = &masks_;

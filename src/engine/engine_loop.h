@@ -92,6 +92,7 @@ class EngineLoop {
   std::vector<SequenceRows> rows_;
   std::vector<SampleSpec> specs_;
   std::vector<const Request*> requests_;
+  std::vector<std::span<const int32_t>> histories_;
   struct TableArrays {
     std::vector<int32_t> blocks, begin, first_position;
   };

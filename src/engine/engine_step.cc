@@ -28,6 +28,7 @@ void EngineLoop::fill_step() {
   specs_.clear();
   rows_.clear();
   requests_.clear();
+  histories_.clear();
   generated_.clear();
   mask_jobs_.clear();
   hidden_wanted_ = false;
@@ -44,6 +45,7 @@ void EngineLoop::add_rows(const PlannedRows& rows, Sequence& member) {
   }
   rows_.push_back({first_row, rows.rows, rows.first_position});
   requests_.push_back(&member.request);
+  histories_.push_back(known);
   generated_.push_back(member.generated);
   const Request& request = member.request;
   if (request.kind != RequestKind::kGenerate) {

@@ -45,6 +45,7 @@ int64_t SequenceRunner::cache_bytes_read_at(int32_t position) const {
 void SequenceRunner::reset() {
   for (CacheClass& c : classes_) c.table.clear(c.pool);
   position_ = 0;
+  history_.clear();
 }
 
 Status SequenceRunner::plan(std::span<const int32_t> tokens, Rows sampled) {
@@ -65,7 +66,9 @@ Status SequenceRunner::plan(std::span<const int32_t> tokens, Rows sampled) {
     std::iota(sampled_rows_.begin(), sampled_rows_.end(), 0);
   }
   sequences_.assign(1, {0, rows, position_});
-  view_ = {tokens, positions_, sequences_, tables_, sampled_rows_};
+  history_.insert(history_.end(), tokens.begin(), tokens.end());
+  histories_.assign(1, history_);
+  view_ = {tokens, positions_, sequences_, tables_, sampled_rows_, histories_};
   return {};
 }
 

@@ -79,6 +79,8 @@ class SequenceRunner {
   std::vector<int32_t> positions_;
   std::vector<int32_t> sampled_rows_;
   std::vector<SequenceRows> sequences_;
+  std::vector<int32_t> history_;  // all tokens up to the end of the view
+  std::vector<std::span<const int32_t>> histories_;
   std::vector<CacheTable> tables_;
 };
 

@@ -35,9 +35,9 @@ Result<ExpertsLayer> bind_experts(const DecoderSpec& spec, const ExpertsSpec& ex
   const std::string router = fmt::format("{}.{}", layer.name, names.router);
   TRY_BIND(layer.router, binder.router(router, experts.experts, spec.hidden, spec.router_bias));
   if (spec.corrects_scores) {
-    TRY_BIND(layer.correction, binder.vector(router + ".e_score_correction_bias", experts.experts));
+    TRY_BIND(layer.correction, binder.vector(fmt::format("{}.{}", layer.name, names.correction), experts.experts));
   }
-  for (int expert = 0; expert < experts.experts; ++expert) {
+  for (int expert = 0; expert < experts.weighted(); ++expert) {
     const std::string own = fmt::format("{}.experts.{}.", layer.name, expert);
     TRY_BIND(auto gate_up,
              binder.weight<Split::kColumns>(gate_up_parts(names, own, experts.width), spec.hidden, spec.experts_bias));

@@ -54,6 +54,20 @@ void add_heads(std::vector<DecoderPart>& parts, int layer, const char* op,
 
 }  // namespace
 
+/// What a checkpoint calls a layer's modules.
+struct Decoder::LayerNames {
+  std::string prefix;  // "model.layers.3."
+  std::string number;  // ".1" of modules that share a stored layer
+
+  LayerNames(const DecoderSpec& spec, const std::string& model, int layer)
+      : prefix(fmt::format("{}layers.{}.", model, layer / spec.stored_together)),
+        number(spec.stored_together > 1 ? fmt::format(".{}", layer % spec.stored_together) : "") {}
+
+  std::string norm(const char* name) const { return prefix + name + number; }
+  std::string attention(const char* name) const { return prefix + "self_attn" + number + "." + name; }
+  std::string feed() const { return prefix + (number.empty() ? "mlp." : "mlps" + number + "."); }
+};
+
 int64_t DecoderPart::rows_of(int64_t rows) const {
   if (experts == nullptr) return rows;
   return std::max<int64_t>(1, (rows * experts->chosen + experts->experts - 1) / experts->experts);
@@ -64,7 +78,7 @@ double DecoderPart::matrices_of_row() const {
   return experts == nullptr ? all : all * experts->chosen / experts->experts;
 }
 
-Result<AttnLayer> Decoder::bind_attention(const DecoderSpec& spec, const CacheSpec& cache, const std::string& prefix,
+Result<AttnLayer> Decoder::bind_attention(const DecoderSpec& spec, const CacheSpec& cache, const LayerNames& names,
                                           Binder& binder) {
   AttnLayer attention;
   attention.spec = spec.layers[static_cast<size_t>(cache.layer)].attn;
@@ -73,36 +87,37 @@ Result<AttnLayer> Decoder::bind_attention(const DecoderSpec& spec, const CacheSp
   attention.qk_norm_eps = spec.norm_eps;
   if (attention.spec.qk_norm) {
     auto head_norm = [&](const char* name) {
-      return binder.norm(prefix + name, attention.spec.head_dim, spec.norm_eps, spec.norm_rule);
+      return binder.norm(names.attention(name), attention.spec.head_dim, spec.norm_eps, spec.norm_rule);
     };
-    TRY_BIND(Norm q_norm, head_norm("self_attn.q_norm"));
-    TRY_BIND(Norm k_norm, head_norm("self_attn.k_norm"));
+    TRY_BIND(Norm q_norm, head_norm("q_norm"));
+    TRY_BIND(Norm k_norm, head_norm("k_norm"));
     attention.q_norm = std::move(q_norm.weight);
     attention.k_norm = std::move(k_norm.weight);
   }
   if (attention.spec.sinks) {
-    TRY_BIND(attention.sinks, binder.vector(prefix + "self_attn.sinks", attention.spec.heads));
+    TRY_BIND(attention.sinks, binder.vector(names.attention("sinks"), attention.spec.heads));
   }
   return attention;
 }
 
-Result<Decoder::Latent> Decoder::bind_latent(const DecoderSpec& spec, AttnLayer attention, const std::string& prefix,
+Result<Decoder::Latent> Decoder::bind_latent(const DecoderSpec& spec, AttnLayer attention, const LayerNames& names,
                                              Binder& binder) {
   constexpr float kEps = 1e-6f;  // whatever the configuration says of other norms
   const LatentSpec& of = *attention.spec.latent;
   const int64_t q_cols = int64_t{attention.spec.heads} * of.query_dim();
-  const std::string self = prefix + "self_attn.";
   Latent latent;
   if (of.q_rank > 0) {
-    TRY_BIND(latent.q_down, binder.weight<Split::kNone>({{self + "q_a_proj", of.q_rank}}, spec.hidden));
-    TRY_BIND(latent.q_norm, binder.norm(self + "q_a_layernorm", of.q_rank, kEps, spec.norm_rule));
+    TRY_BIND(latent.q_down, binder.weight<Split::kNone>({{names.attention("q_a_proj"), of.q_rank}}, spec.hidden));
+    TRY_BIND(latent.q_norm, binder.norm(names.attention("q_a_layernorm"), of.q_rank, kEps, spec.norm_rule));
   }
-  TRY_BIND(latent.q, binder.weight<Split::kColumns>({{self + (of.q_rank > 0 ? "q_b_proj" : "q_proj"), q_cols}},
+  TRY_BIND(latent.q, binder.weight<Split::kColumns>({{names.attention(of.q_rank > 0 ? "q_b_proj" : "q_proj"), q_cols}},
                                                     of.q_rank > 0 ? of.q_rank : spec.hidden));
-  TRY_BIND(latent.compress, binder.weight<Split::kNone>({{self + "kv_a_proj_with_mqa", of.row_dim()}}, spec.hidden));
+  TRY_BIND(latent.compress,
+           binder.weight<Split::kNone>({{names.attention("kv_a_proj_with_mqa"), of.row_dim()}}, spec.hidden));
   LatentLayer& layer = latent.layer;
-  TRY_BIND(layer.norm, binder.norm(self + "kv_a_layernorm", of.rank, kEps, spec.norm_rule));
-  TRY_BIND(LatentHeads heads, binder.latent_heads(self + "kv_b_proj", attention.spec.heads, of));
+  TRY_BIND(layer.norm,
+           binder.norm(names.attention("kv_a_layernorm"), of.rank, kEps, {spec.norm_rule.one_plus, of.norm_scale}));
+  TRY_BIND(LatentHeads heads, binder.latent_heads(names.attention("kv_b_proj"), attention.spec.heads, of));
   layer.keys = std::move(heads.keys);
   layer.values = std::move(heads.values);
   layer.spec = of;
@@ -120,49 +135,76 @@ Result<Decoder::Feed> Decoder::bind_feed(const DecoderSpec& spec, int64_t width,
 }
 
 /// The feed-forward branch: one part, or experts, with a part that every row meets where the family has one.
-Status Decoder::bind_branch(const DecoderSpec& spec, const LayerSpec& of, const std::string& prefix, Binder& binder,
+Status Decoder::bind_branch(const DecoderSpec& spec, const LayerSpec& of, const LayerNames& names, Binder& binder,
                             Layer& layer) {
-  if (!of.experts) {
-    TRY_BIND(layer.feed, bind_feed(spec, of.ffn, prefix + "mlp.", binder));
-    return {};
+  if (of.ffn > 0) {
+    TRY_BIND(layer.feed, bind_feed(spec, of.ffn, names.feed(), binder));
   }
-  TRY_BIND(layer.experts, bind_experts(spec, *of.experts, prefix, binder));
+  if (!of.experts) return {};
+  CHECK(!spec.post_norms || of.ffn + of.shared_ffn == 0, "{}: experts beside another part, and a norm after both",
+        spec.family);
+  CHECK(of.ffn == 0 || of.shared_ffn == 0, "{}: experts beside a part of its own and shared ones", spec.family);
+  CHECK(!of.experts_late || of.ffn > 0, "{}: a layer of experts alone, whose answers join in the next", spec.family);
+  layer.experts_late = of.experts_late;
+  TRY_BIND(layer.experts, bind_experts(spec, *of.experts, names.prefix, binder));
   if (of.shared_ffn > 0) {
-    CHECK(!spec.post_norms, "{}: experts beside shared ones, and a norm after both", spec.family);
     TRY_BIND(layer.feed, bind_feed(spec, of.shared_ffn, layer.experts->name + ".shared_experts.", binder));
   }
   return {};
 }
 
-Result<Decoder::Layer> Decoder::bind_layer(const DecoderSpec& spec, const CacheSpec& cache, const std::string& prefix,
+Result<Decoder::Layer> Decoder::bind_layer(const DecoderSpec& spec, const CacheSpec& cache, const LayerNames& names,
                                            Binder& binder) {
   const LayerSpec& of = spec.layers[static_cast<size_t>(cache.layer)];
   const AttnSpec& attn = of.attn;
-  auto norm = [&](const char* name) { return binder.norm(prefix + name, spec.hidden, spec.norm_eps, spec.norm_rule); };
+  auto norm = [&](const char* name) {
+    return binder.norm(names.norm(name), spec.hidden, spec.norm_eps, spec.norm_rule);
+  };
   Layer layer;
   TRY_BIND(layer.attn_norm, norm("input_layernorm"));
   if (!attn.latent) {
-    TRY_BIND(layer.qkv, binder.weight<Split::kColumns>({{prefix + "self_attn.q_proj", attn.q_cols(), attn.heads},
-                                                        {prefix + "self_attn.k_proj", attn.kv_cols(), attn.kv_heads},
-                                                        {prefix + "self_attn.v_proj", attn.kv_cols(), 0}},
+    TRY_BIND(layer.qkv, binder.weight<Split::kColumns>({{names.attention("q_proj"), attn.q_cols(), attn.heads},
+                                                        {names.attention("k_proj"), attn.kv_cols(), attn.kv_heads},
+                                                        {names.attention("v_proj"), attn.kv_cols(), 0}},
                                                        spec.hidden, spec.qkv_bias));
   }
-  TRY_BIND(layer.attn, bind_attention(spec, cache, prefix, binder));
+  TRY_BIND(layer.attn, bind_attention(spec, cache, names, binder));
   if (attn.latent) {
-    TRY_BIND(layer.latent, bind_latent(spec, layer.attn, prefix, binder));
+    TRY_BIND(layer.latent, bind_latent(spec, layer.attn, names, binder));
   }
   const int64_t answer_cols = attn.latent ? int64_t{attn.heads} * attn.latent->value_dim : attn.q_cols();
   TRY_BIND(layer.output,
-           binder.weight<Split::kRows>({{prefix + "self_attn.o_proj", spec.hidden, 0}}, answer_cols, spec.output_bias));
+           binder.weight<Split::kRows>({{names.attention("o_proj"), spec.hidden, 0}}, answer_cols, spec.output_bias));
   if (spec.post_norms) {
     TRY_BIND(layer.attn_post_norm, norm("post_attention_layernorm"));
   }
   TRY_BIND(layer.ffn_norm, norm(spec.post_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm"));
-  TRY_STATUS(bind_branch(spec, of, prefix, binder, layer));
+  TRY_STATUS(bind_branch(spec, of, names, binder, layer));
   if (spec.post_norms) {
     TRY_BIND(layer.ffn_post_norm, norm("post_feedforward_layernorm"));
   }
   return layer;
+}
+
+Result<std::vector<Decoder::Ngrams>> Decoder::bind_ngrams(const DecoderSpec& spec, const std::string& prefix,
+                                                          Binder& binder) {
+  const std::string name = prefix + "ngram_embeddings.";
+  const auto count = static_cast<int64_t>(spec.ngrams.size());
+  if (binder.has(fmt::format("{}embedders.{}", name, count))) {
+    return unsupported("{}embedders.{} is stored, and the configuration asks for {} tables of n-grams", name, count,
+                       count);
+  }
+  std::vector<Ngrams> all;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t width = spec.hidden / count;
+    Ngrams one;
+    one.spec = spec.ngrams[static_cast<size_t>(i)];
+    TRY_BIND(one.table, binder.embedding(fmt::format("{}embedders.{}", name, i), one.spec.rows, width, false));
+    TRY_BIND(one.projection,
+             binder.weight<Split::kNone>({{fmt::format("{}post_projs.{}", name, i), spec.hidden}}, width));
+    all.push_back(std::move(one));
+  }
+  return all;
 }
 
 Result<Decoder> Decoder::bind(DecoderSpec spec, Binder& binder) {
@@ -171,11 +213,14 @@ Result<Decoder> Decoder::bind(DecoderSpec spec, Binder& binder) {
   // A head that is stored all the same is the one its makers meant, whatever the flag says.
   bool tied = spec.tied && !binder.has(spec.head);
   TRY_BIND(decoder.embedding_, binder.embedding(prefix + "embed_tokens", spec.vocab, spec.hidden, tied));
+  TRY_BIND(decoder.ngrams_, bind_ngrams(spec, prefix, binder));
   // The stored type and scales of the cache are the engine's; binding needs each layer's class alone.
   for (const CacheSpec& cache : cache_specs(spec, CodecId::kF32)) {
-    TRY_BIND(Layer layer, bind_layer(spec, cache, fmt::format("{}layers.{}.", prefix, cache.layer), binder));
+    TRY_BIND(Layer layer, bind_layer(spec, cache, LayerNames(spec, prefix, cache.layer), binder));
     decoder.layers_.push_back(std::move(layer));
   }
+  CHECK(!decoder.layers_.back().experts_late, "{}: answers of the last layer's experts have no layer to join in",
+        spec.family);
   TRY_BIND(decoder.final_norm_, binder.norm(prefix + "norm", spec.hidden, spec.norm_eps, spec.norm_rule));
   if (tied) {
     decoder.head_ = decoder.embedding_;
@@ -192,6 +237,10 @@ std::vector<DecoderPart> Decoder::parts() const {
     parts.push_back({layer, op, weight.name, weight.matrix.get(), nullptr, nullptr});
   };
   product(-1, "embed", embedding_);
+  for (const Ngrams& ngrams : ngrams_) {
+    product(-1, "embed", ngrams.table);
+    product(-1, "ngram_projection", ngrams.projection);
+  }
   for (const Layer& layer : layers_) {
     const int index = layer.attn.layer;
     if (layer.latent) {
@@ -211,8 +260,9 @@ std::vector<DecoderPart> Decoder::parts() const {
       add_experts(parts, index, "experts_down", layer.experts->spec, layer.experts->down);
     }
     if (layer.feed) {
-      product(index, layer.experts ? "shared_gate_up" : "gate_up", layer.feed->gate_up);
-      product(index, layer.experts ? "shared_down" : "down", layer.feed->down);
+      const bool shared = spec_.layers[static_cast<size_t>(index)].ffn == 0;
+      product(index, shared ? "shared_gate_up" : "gate_up", layer.feed->gate_up);
+      product(index, shared ? "shared_down" : "down", layer.feed->down);
     }
   }
   product(-1, "head", head_);
@@ -230,7 +280,16 @@ Partial Decoder::run_feed(Ops& ops, const Feed& feed, const Value& x) const {
   return ops.linear(ops.gate(ops.linear(x, feed.gate_up), GateSpec{spec_.act}), feed.down);
 }
 
-Value Decoder::run_branch(Ops& ops, const Layer& layer, Value x) const {
+Value Decoder::embed(Ops& ops) const {
+  const float share = 1.0f / static_cast<float>(1 + ngrams_.size());
+  Value x = ops.embed(embedding_, spec_.embed_scale * share);
+  for (const Ngrams& ngrams : ngrams_) {
+    x = ops.add(ops.linear(ops.embed_ngrams(ngrams.table, ngrams.spec, share), ngrams.projection), std::move(x));
+  }
+  return x;
+}
+
+Value Decoder::run_branch(Ops& ops, const Layer& layer, Value x, std::optional<Partial>& late) const {
   std::optional<Partial> own, chosen;
   {
     const Value normed = ops.rms_norm(x, layer.ffn_norm);
@@ -238,21 +297,28 @@ Value Decoder::run_branch(Ops& ops, const Layer& layer, Value x) const {
     if (layer.experts) chosen = ops.experts(normed, *layer.experts);
   }
   if (chosen && own) x = ops.reduce_add(*std::move(own), std::move(x));
-  return join(ops, chosen ? *std::move(chosen) : *std::move(own), layer.ffn_post_norm, std::move(x));
+  if (layer.experts_late) {
+    late = std::move(chosen);
+    return x;
+  }
+  x = join(ops, chosen ? *std::move(chosen) : *std::move(own), layer.ffn_post_norm, std::move(x));
+  if (late) x = ops.reduce_add(*std::exchange(late, std::nullopt), std::move(x));
+  return x;
 }
 
-Value Decoder::run_layer(Ops& ops, const Layer& layer, Value x) const {
+Value Decoder::run_layer(Ops& ops, const Layer& layer, Value x, std::optional<Partial>& late) const {
   auto attended = [&] {
     const Value normed = ops.rms_norm(x, layer.attn_norm);
     if (layer.latent) return ops.linear(run_latent(ops, *layer.latent, normed), layer.output);
     return ops.linear(ops.attend(ops.linear(normed, layer.qkv), layer.attn), layer.output);
   }();
-  return run_branch(ops, layer, join(ops, std::move(attended), layer.attn_post_norm, std::move(x)));
+  return run_branch(ops, layer, join(ops, std::move(attended), layer.attn_post_norm, std::move(x)), late);
 }
 
 Value Decoder::forward(Ops& ops) const {
-  Value x = ops.embed(embedding_, spec_.embed_scale);
-  for (const Layer& layer : layers_) x = run_layer(ops, layer, std::move(x));
+  Value x = embed(ops);
+  std::optional<Partial> late;  // answers of experts that join one layer later
+  for (const Layer& layer : layers_) x = run_layer(ops, layer, std::move(x), late);
   return x;
 }
 

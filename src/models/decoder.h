@@ -56,6 +56,12 @@ class Decoder {
     Weight<Split::kNone> compress;
     LatentLayer layer;
   };
+  /// A table of n-grams' embeddings.
+  struct Ngrams {
+    Weight<Split::kNone> table;
+    Weight<Split::kNone> projection;
+    NgramSpec spec;
+  };
   struct Layer {
     Norm attn_norm;
     Weight<Split::kColumns> qkv;  // not where rows are compressed
@@ -66,25 +72,30 @@ class Decoder {
     Norm ffn_norm;
     std::optional<Feed> feed;  // the layer's own, or that of the experts every row meets
     std::optional<ExpertsLayer> experts;
+    bool experts_late = false;
     std::optional<Norm> ffn_post_norm;
   };
+  struct LayerNames;
 
-  static Result<Layer> bind_layer(const DecoderSpec& spec, const CacheSpec& cache, const std::string& prefix,
+  static Result<std::vector<Ngrams>> bind_ngrams(const DecoderSpec& spec, const std::string& prefix, Binder& binder);
+  static Result<Layer> bind_layer(const DecoderSpec& spec, const CacheSpec& cache, const LayerNames& names,
                                   Binder& binder);
-  static Result<AttnLayer> bind_attention(const DecoderSpec& spec, const CacheSpec& cache, const std::string& prefix,
+  static Result<AttnLayer> bind_attention(const DecoderSpec& spec, const CacheSpec& cache, const LayerNames& names,
                                           Binder& binder);
-  static Result<Latent> bind_latent(const DecoderSpec& spec, AttnLayer attention, const std::string& prefix,
+  static Result<Latent> bind_latent(const DecoderSpec& spec, AttnLayer attention, const LayerNames& names,
                                     Binder& binder);
   static Result<Feed> bind_feed(const DecoderSpec& spec, int64_t width, const std::string& prefix, Binder& binder);
-  static Status bind_branch(const DecoderSpec& spec, const LayerSpec& of, const std::string& prefix, Binder& binder,
+  static Status bind_branch(const DecoderSpec& spec, const LayerSpec& of, const LayerNames& names, Binder& binder,
                             Layer& layer);
+  Value embed(Ops& ops) const;
   Shard run_latent(Ops& ops, const Latent& latent, const Value& x) const;
   Partial run_feed(Ops& ops, const Feed& feed, const Value& x) const;
-  Value run_branch(Ops& ops, const Layer& layer, Value x) const;
-  Value run_layer(Ops& ops, const Layer& layer, Value x) const;
+  Value run_branch(Ops& ops, const Layer& layer, Value x, std::optional<Partial>& late) const;
+  Value run_layer(Ops& ops, const Layer& layer, Value x, std::optional<Partial>& late) const;
 
   DecoderSpec spec_;
   Weight<Split::kNone> embedding_;
+  std::vector<Ngrams> ngrams_;
   std::vector<Layer> layers_;
   Norm final_norm_;
   Weight<Split::kNone> head_;

@@ -9,6 +9,7 @@
 #include "ops/binder.h"
 #include "ops/cache_spec.h"
 #include "ops/experts_spec.h"
+#include "ops/ngram_spec.h"
 #include "ops/ops.h"
 
 namespace vernier {
@@ -18,13 +19,15 @@ struct LayerSpec {
   AttnSpec attn;
   int64_t ffn = 0;  ///< columns between the two products of the feed-forward part; 0 where experts are in its place
   std::optional<ExpertsSpec> experts = {};
-  int64_t shared_ffn = 0;  ///< of the experts that every row meets; 0: none
+  int64_t shared_ffn = 0;     ///< of the experts that every row meets; 0: none
+  bool experts_late = false;  ///< their answers join the residual at the end of the next layer, which has no experts
 };
 
 /// What a checkpoint calls the parts of a layer of experts: "model.layers.0." + block + "." + router, and so on.
 struct ExpertNames {
   std::string block = "mlp";
   std::string router = "gate";
+  std::string correction = "gate.e_score_correction_bias";
   std::string gate = "gate_proj";
   std::string up = "up_proj";
   std::string down = "down_proj";
@@ -44,6 +47,10 @@ struct DecoderSpec {
   int64_t hidden = 0;
   int64_t max_positions = 0;  ///< what the model was made for; a longer context needs another rope
   std::vector<LayerSpec> layers;
+  /// So many layers make one of the checkpoint's, which numbers their modules: "layers.0.self_attn.1".
+  int64_t stored_together = 1;
+  /// A table each. The mean of their embeddings, each projected, and the word's is a token's.
+  std::vector<NgramSpec> ngrams = {};
 
   float norm_eps = 1e-6f;
   NormRule norm_rule = NormRule::kPlain;

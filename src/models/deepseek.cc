@@ -1,13 +1,10 @@
-#include <cmath>
-
 #include "models/families.h"
 #include "models/read_config.h"
 #include "models/read_experts.h"
+#include "models/read_latent.h"
 
 namespace vernier {
 namespace {
-
-using Json = nlohmann::json;
 
 /// Where generations differ.
 struct Generation {
@@ -19,44 +16,6 @@ struct Generation {
 
 constexpr Generation kSecond{RouterScore::kSoftmax, false, "softmax", false};
 constexpr Generation kThird{RouterScore::kSigmoid, true, "sigmoid", true};
-
-Result<LatentSpec> read_latent(Config& config) {
-  LatentSpec latent;
-  auto read = [&](std::string_view key, std::optional<int64_t> fallback, int64_t least, int& to) -> Status {
-    TRY_BIND(int64_t value, read_at_least(config, key, fallback, least));
-    if (value > 1 << 20)
-      return config_error(config, fmt::format("'{}' is {}, expected less than a million", key, value));
-    to = static_cast<int>(value);
-    return {};
-  };
-  TRY_STATUS(read("q_lora_rank", 0, 0, latent.q_rank));
-  TRY_STATUS(read("kv_lora_rank", std::nullopt, 1, latent.rank));
-  TRY_STATUS(read("qk_nope_head_dim", std::nullopt, 1, latent.nope_dim));
-  TRY_STATUS(read("qk_rope_head_dim", std::nullopt, 2, latent.rope_dim));
-  TRY_STATUS(read("v_head_dim", std::nullopt, 1, latent.value_dim));
-  if (latent.rope_dim % 2 != 0) return config_error(config, "'qk_rope_head_dim' is odd; rope rotates pairs");
-  TRY_BIND(int64_t both, config.integer("qk_head_dim", latent.query_dim()));
-  if (both != latent.query_dim()) {
-    return config_error(
-        config, fmt::format("'qk_head_dim' is {}, expected the sum of its two parts, {}", both, latent.query_dim()));
-  }
-  return latent;
-}
-
-/// YaRN's growth of scores, squared as it acts on queries and keys alike.
-Result<double> score_growth(Config& config, const RopeSpec& rope) {
-  const auto* yarn = std::get_if<RopeYarn>(&rope.scaling);
-  if (yarn == nullptr || yarn->factor <= 1) return 1.0;
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    const Json& settings = config.raw(key);
-    if (!settings.is_object() || !settings.contains("mscale_all_dim")) continue;
-    const Json& mscale = settings["mscale_all_dim"];
-    if (!mscale.is_number()) break;
-    const double growth = mscale.get<double>() == 0 ? 1 : 0.1 * mscale.get<double>() * std::log(yarn->factor) + 1;
-    return growth * growth;
-  }
-  return 1.0;
-}
 
 /// Groups of experts, of which the best may be chosen from.
 Status read_groups(Config& config, const Generation& of, ExpertsSpec& experts) {
@@ -89,9 +48,7 @@ Result<ExpertsSpec> read_routed(Config& config, const Generation& of) {
   experts.score = of.score;
   TRY_BIND(experts.width, read_at_least(config, "moe_intermediate_size", std::nullopt, 1));
   TRY_BIND(experts.normalize, config.boolean("norm_topk_prob", of.normalize));
-  TRY_BIND(double scale, config.number("routed_scaling_factor", 1));
-  if (!(scale > 0)) return config_error(config, fmt::format("'routed_scaling_factor' is {}, expected above 0", scale));
-  experts.scale = static_cast<float>(scale);
+  TRY_BIND(experts.scale, read_expert_scale(config, 1));
   TRY_STATUS(read_groups(config, of, experts));
   return experts;
 }
@@ -108,13 +65,7 @@ Result<DecoderSpec> read_deepseek(Config& config, const Generation& of) {
   for (int64_t i = 0; i < predicting; ++i) spec.unneeded.push_back(fmt::format(".layers.{}.", sizes.layers + i));
   TRY_BIND(LatentSpec latent, read_latent(config));
   TRY_BIND(latent.neighbours, config.boolean("rope_interleave", true));
-  AttnSpec attn = sizes.attn;
-  TRY_BIND(attn.rope, read_rope(config, latent.rope_dim, 10000));
-  TRY_BIND(double growth, score_growth(config, attn.rope));
-  attn.kv_heads = 1;
-  attn.head_dim = latent.row_dim();
-  attn.scale = static_cast<float>(growth / std::sqrt(static_cast<double>(latent.query_dim())));
-  attn.latent = latent;
+  TRY_BIND(AttnSpec attn, read_latent_attention(config, sizes.attn, latent, 10000));
 
   TRY_BIND(ExpertsSpec experts, read_routed(config, of));
   experts.gate.act = spec.act;

@@ -17,6 +17,8 @@ Result<DecoderSpec> read_mixtral(Config& config);
 Result<DecoderSpec> read_gpt_oss(Config& config);
 Result<DecoderSpec> read_deepseek_v2(Config& config);
 Result<DecoderSpec> read_deepseek_v3(Config& config);
+Result<DecoderSpec> read_longcat_flash(Config& config);
+Result<DecoderSpec> read_longcat_flash_ngram(Config& config);
 Result<DecoderSpec> read_gemma2(Config& config);
 Result<DecoderSpec> read_gemma3_text(Config& config);
 Result<DecoderSpec> read_gemma3(Config& config);

@@ -5,7 +5,6 @@
 namespace vernier {
 namespace {
 
-constexpr int64_t kMostExperts = 4096;
 constexpr int64_t kMostWidth = int64_t{1} << 24;
 
 /// One number that may stand under any of `keys`; all that are there agree.
@@ -22,8 +21,8 @@ Result<int64_t> read_alias(Config& config, const std::vector<std::string_view>& 
   }
   if (!found) found = fallback;
   if (!found) return config.integer(keys.front());
-  if (*found < 1 || *found > kMostExperts) {
-    return config_error(config, fmt::format("'{}' is {}, expected 1 to {}", keys.front(), *found, kMostExperts));
+  if (*found < 1 || *found > kMostRoutedExperts) {
+    return config_error(config, fmt::format("'{}' is {}, expected 1 to {}", keys.front(), *found, kMostRoutedExperts));
   }
   return *found;
 }
@@ -60,6 +59,18 @@ Result<ExpertsSpec> read_expert_counts(Config& config, const std::vector<std::st
   spec.experts = static_cast<int>(experts);
   spec.chosen = static_cast<int>(chosen);
   return spec;
+}
+
+Result<float> read_expert_scale(Config& config, std::optional<double> fallback) {
+  constexpr const char* kKey = "routed_scaling_factor";
+  double scale = 0;
+  if (fallback) {
+    TRY_BIND(scale, config.number(kKey, *fallback));
+  } else {
+    TRY_BIND(scale, config.number(kKey));
+  }
+  if (!(scale > 0)) return config_error(config, fmt::format("'{}' is {}, expected above 0", kKey, scale));
+  return static_cast<float>(scale);
 }
 
 std::vector<ExpertNames> usual_expert_names() {

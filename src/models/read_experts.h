@@ -9,6 +9,8 @@
 
 namespace vernier {
 
+inline constexpr int64_t kMostRoutedExperts = 4096;
+
 /// What a family assumes where its configuration leaves experts out; unset ones are required.
 struct ExpertDefaults {
   std::optional<int64_t> experts, chosen;
@@ -21,6 +23,8 @@ Result<ExpertsSpec> read_expert_counts(Config& config, const ExpertDefaults& def
 /// The same from keys of the family's own.
 Result<ExpertsSpec> read_expert_counts(Config& config, const std::vector<std::string_view>& experts,
                                        const ExpertDefaults& defaults);
+/// By what all weights of a row's experts are multiplied, `routed_scaling_factor`.
+Result<float> read_expert_scale(Config& config, std::optional<double> fallback);
 /// A whole number from `least` on.
 Result<int64_t> read_at_least(Config& config, std::string_view key, std::optional<int64_t> fallback, int64_t least);
 

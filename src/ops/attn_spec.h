@@ -56,6 +56,7 @@ struct LatentSpec {
   int nope_dim = 0;        ///< numbers of a head's query and key that are not rotated; they come first
   int rope_dim = 0;        ///< those that are
   int value_dim = 0;       ///< numbers of a head's value
+  float norm_scale = 1;    ///< of the norm's weights, folded when bound
   bool neighbours = true;  ///< a pair that is rotated stands side by side, not half a row apart
 
   int query_dim() const { return nope_dim + rope_dim; }

@@ -11,10 +11,16 @@
 namespace vernier {
 
 enum class BiasRule : uint8_t { kNone, kRequired };
-enum class NormRule : uint8_t {
-  kPlain,
-  kOnePlus,  ///< the checkpoint's number is w of (1 + w), where its dialect stores it so
+/// What a norm multiplies by, of the checkpoint's number w.
+struct NormRule {
+  bool one_plus = false;  ///< 1 + w, where the checkpoint's dialect stores it so
+  float scale = 1;        ///< of all
+
+  static const NormRule kPlain, kOnePlus;
+  bool operator==(const NormRule&) const = default;
 };
+inline constexpr NormRule NormRule::kPlain{};
+inline constexpr NormRule NormRule::kOnePlus{true};
 
 /// One matrix of a (fused) weight as the model names it, in Hugging Face spelling without ".weight".
 struct WeightPart {

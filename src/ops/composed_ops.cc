@@ -56,6 +56,16 @@ Value ComposedOps::look_up(const Weight<Split::kNone>& table, LookUp by) {
   return out;
 }
 
+Value ComposedOps::embed_ngrams(const Weight<Split::kNone>& table, const NgramSpec& spec, float factor) {
+  CHECK(spec.rows == table.outputs(), "a hash of {} rows on a table of {}", spec.rows, table.outputs());
+  std::vector<int32_t> rows;
+  ngram_rows(spec, step_, rows);
+  Value out = make<ActivationKind::kWhole>(step_.rows(), table.inputs());
+  gather(*table.matrix, rows, out.id(*this));
+  scale(out.id(*this), factor);
+  return out;
+}
+
 Value ComposedOps::rms_norm(const Value& x, const Norm& norm) {
   CHECK(norm.weight->size() == x.cols(), "norm '{}' of {} on {} columns", norm.name, norm.weight->size(), x.cols());
   Value out = copy(x);
@@ -121,10 +131,10 @@ std::vector<ChosenExpert> ComposedOps::route(const Value& x, const ExpertsLayer&
 
 Partial ComposedOps::experts(const Value& x, const ExpertsLayer& layer) {
   const ExpertsSpec& spec = layer.spec;
-  CHECK(layer.router.outputs() == spec.experts && static_cast<int>(layer.gate_up.size()) == spec.experts &&
-            static_cast<int>(layer.down.size()) == spec.experts,
-        "{}: a router of {}, {} and {} matrices for {} experts", layer.name, layer.router.outputs(),
-        layer.gate_up.size(), layer.down.size(), spec.experts);
+  CHECK(layer.router.outputs() == spec.experts && static_cast<int>(layer.gate_up.size()) == spec.weighted() &&
+            static_cast<int>(layer.down.size()) == spec.weighted(),
+        "{}: a router of {}, {} and {} matrices for {} experts, {} of them identity", layer.name,
+        layer.router.outputs(), layer.gate_up.size(), layer.down.size(), spec.experts, spec.identity);
   const std::vector<ChosenExpert> chosen = route(x, layer);
   Partial out = make<ActivationKind::kPartial>(x.rows(), x.cols());
   clear(out.id(*this));
@@ -139,6 +149,10 @@ Partial ComposedOps::experts(const Value& x, const ExpertsLayer& layer) {
     if (rows.empty()) continue;
     Value own = make<ActivationKind::kWhole>(static_cast<int64_t>(rows.size()), x.cols());
     copy_rows(x.id(*this), rows, own.id(*this));
+    if (expert >= spec.weighted()) {
+      scatter_add(own.id(*this), rows, weights, out.id(*this));
+      continue;
+    }
     const auto at = static_cast<size_t>(expert);
     const Partial answer = linear(gate(linear(own, layer.gate_up[at]), spec.gate), layer.down[at]);
     scatter_add(answer.id(*this), rows, weights, out.id(*this));

@@ -11,22 +11,42 @@ namespace {
 
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
-/// By what an expert is chosen. Softmax keeps the order of logits, and logits round less.
-float choice_score(const ExpertsSpec& spec, std::span<const float> logits, std::span<const float> correction,
-                   size_t expert) {
-  float score = logits[expert];
-  if (spec.score == RouterScore::kSigmoid) score = 1.0f / (1.0f + std::exp(-score));
-  if (!correction.empty()) score += correction[expert];
-  // A NaN compares with nothing: without this no expert might be found.
-  return std::isnan(score) ? kLowest : score;
-}
+/// By what a row's experts are chosen.
+class ChoiceScores {
+ public:
+  ChoiceScores(const ExpertsSpec& spec, std::span<const float> logits, std::span<const float> correction)
+      : spec_(spec), logits_(logits), correction_(correction) {
+    if (spec.score != RouterScore::kSoftmax || correction.empty()) return;
+    largest_ = double{*std::max_element(logits.begin(), logits.end())};
+    for (float logit : logits) sum_ += std::exp(double{logit} - largest_);
+  }
 
-float group_score(const ExpertsSpec& spec, std::span<const float> logits, std::span<const float> correction,
-                  int group) {
+  float of(size_t expert) const {
+    float score = raw(logits_[expert]);
+    if (!correction_.empty()) score += correction_[expert];
+    // A NaN compares with nothing: without this no expert might be found.
+    return std::isnan(score) ? kLowest : score;
+  }
+
+ private:
+  /// Softmax keeps the order of logits, and logits round less; a correction is of what softmax makes of them.
+  float raw(float logit) const {
+    if (spec_.score == RouterScore::kSigmoid) return 1.0f / (1.0f + std::exp(-logit));
+    return correction_.empty() ? logit : static_cast<float>(std::exp(double{logit} - largest_) / sum_);
+  }
+
+  const ExpertsSpec& spec_;
+  std::span<const float> logits_;
+  std::span<const float> correction_;
+  double largest_ = 0;
+  double sum_ = 0;
+};
+
+float group_score(const ExpertsSpec& spec, const ChoiceScores& scores, int group) {
   const int size = spec.experts / spec.groups;
   float best = kLowest, second = kLowest;
   for (int i = group * size; i < (group + 1) * size; ++i) {
-    const float score = choice_score(spec, logits, correction, static_cast<size_t>(i));
+    const float score = scores.of(static_cast<size_t>(i));
     second = std::max(second, std::min(score, best));
     best = std::max(best, score);
   }
@@ -34,12 +54,11 @@ float group_score(const ExpertsSpec& spec, std::span<const float> logits, std::s
 }
 
 /// Whether fewer than chosen_groups groups are better than this one.
-bool group_is_chosen(const ExpertsSpec& spec, std::span<const float> logits, std::span<const float> correction,
-                     int group) {
-  const float own = group_score(spec, logits, correction, group);
+bool group_is_chosen(const ExpertsSpec& spec, const ChoiceScores& scores, int group) {
+  const float own = group_score(spec, scores, group);
   int better = 0;
   for (int other = 0; other < spec.groups; ++other) {
-    const float score = group_score(spec, logits, correction, other);
+    const float score = group_score(spec, scores, other);
     if (score > own || (score == own && other < group)) ++better;
   }
   return better < spec.chosen_groups;
@@ -85,6 +104,7 @@ void weigh(const ExpertsSpec& spec, std::span<const float> logits, std::span<Cho
 std::string ExpertsSpec::to_string() const {
   std::string text = fmt::format("{} of {} experts of width {}, {}", chosen, experts, width,
                                  score == RouterScore::kSoftmax ? "softmax" : "sigmoid");
+  if (identity > 0) text += fmt::format(", {} of them identity", identity);
   if (groups > 1) {
     text += fmt::format(", from {} of {} groups by their best {}", chosen_groups, groups,
                         group_score == GroupScore::kBest ? "one" : "two");
@@ -106,11 +126,12 @@ void route_row(const ExpertsSpec& spec, std::span<const float> logits, std::span
   const int size = spec.experts / spec.groups;
   CHECK(size * spec.groups == spec.experts && spec.chosen <= size * spec.chosen_groups,
         "{} experts in {} groups, {} of {} groups", spec.experts, spec.groups, spec.chosen, spec.chosen_groups);
+  const ChoiceScores scores(spec, logits, correction);
   size_t count = 0;
   for (int group = 0; group < spec.groups; ++group) {
-    if (spec.groups > 1 && !group_is_chosen(spec, logits, correction, group)) continue;
+    if (spec.groups > 1 && !group_is_chosen(spec, scores, group)) continue;
     for (int expert = group * size; expert < (group + 1) * size; ++expert) {
-      insert(out, count, {expert, choice_score(spec, logits, correction, static_cast<size_t>(expert))});
+      insert(out, count, {expert, scores.of(static_cast<size_t>(expert))});
     }
   }
   weigh(spec, logits, out);

@@ -34,7 +34,9 @@ struct ExpertsSpec {
   int chosen_groups = 1;
   GroupScore group_score = GroupScore::kBest;
   GateSpec gate;
+  int identity = 0;  ///< the last of the experts, which answer a row with itself and have no weights
 
+  int weighted() const { return experts - identity; }
   std::string to_string() const;
 };
 

@@ -88,6 +88,13 @@ Value NullOps::look_up(const Weight<Split::kNone>& table, LookUp by) {
   return make<ActivationKind::kWhole>(step_.rows(), table.inputs());
 }
 
+Value NullOps::embed_ngrams(const Weight<Split::kNone>& table, const NgramSpec& spec, float scale) {
+  CHECK(spec.rows == table.outputs(), "a hash of {} rows on a table of {}", spec.rows, table.outputs());
+  trace_.push_back(fmt::format("embed_ngrams {} of {} tokens, ended by {}, x{:.6g} -> [{}, {}]", table.name, spec.order,
+                               spec.end_token, scale, step_.rows(), table.inputs()));
+  return make<ActivationKind::kWhole>(step_.rows(), table.inputs());
+}
+
 Value NullOps::rms_norm(const Value& x, const Norm& norm) {
   CHECK(norm.weight->size() == x.cols(), "norm '{}' of {} on {} columns", norm.name, norm.weight->size(), x.cols());
   trace_.push_back(fmt::format("rms_norm {} eps {:.6g} [{}, {}]", norm.name, norm.eps, x.rows(), x.cols()));
@@ -182,9 +189,9 @@ Shard NullOps::activate(const Shard& x, Act act) {
 
 Partial NullOps::experts(const Value& x, const ExpertsLayer& layer) {
   const ExpertsSpec& spec = layer.spec;
-  const auto experts = static_cast<size_t>(spec.experts);
+  const auto experts = static_cast<size_t>(spec.weighted());
   CHECK(layer.gate_up.size() == experts && layer.down.size() == experts, "{}: {} and {} matrices for {} experts",
-        layer.name, layer.gate_up.size(), layer.down.size(), spec.experts);
+        layer.name, layer.gate_up.size(), layer.down.size(), experts);
   check_product(x.cols(), layer.router);
   CHECK(layer.router.outputs() == spec.experts, "a router of {} for {} experts", layer.router.outputs(), spec.experts);
   CHECK(layer.correction == nullptr || layer.correction->size() == spec.experts, "{} corrections for {} experts",

@@ -19,6 +19,7 @@ class NullOps final : public Ops, private ActivationOwner {
   void begin(const StepView& step) override;
   Value embed(const Weight<Split::kNone>& table, float scale) override;
   Value look_up(const Weight<Split::kNone>& table, LookUp by) override;
+  Value embed_ngrams(const Weight<Split::kNone>& table, const NgramSpec& spec, float scale) override;
   Value rms_norm(const Value& x, const Norm& norm) override;
   Value layer_norm(const Value& x, const LayerNorm& norm) override;
   Value linear(const Value& x, const Weight<Split::kNone>& weight) override;

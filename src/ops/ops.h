@@ -8,6 +8,7 @@
 #include "ops/attn_spec.h"
 #include "ops/experts_spec.h"
 #include "ops/gate_spec.h"
+#include "ops/ngram_spec.h"
 #include "ops/sample_spec.h"
 #include "ops/step_view.h"
 #include "ops/value.h"
@@ -48,8 +49,8 @@ struct ExpertsLayer {
   ExpertsSpec spec;
   Weight<Split::kNone> router;                     ///< [experts, hidden]; its bias is part of the logits
   std::shared_ptr<const PackedVector> correction;  ///< [experts] of scores, for the choice alone; null: none
-  std::vector<Weight<Split::kColumns>> gate_up;    ///< of each expert, [2 width, hidden]
-  std::vector<Weight<Split::kRows>> down;          ///< of each expert, [hidden, width]
+  std::vector<Weight<Split::kColumns>> gate_up;    ///< of each expert with weights, [2 width, hidden]
+  std::vector<Weight<Split::kRows>> down;          ///< of each expert with weights, [hidden, width]
 };
 
 /// The coarse operations: the only thing a model sees. Every one exists on every backend; what differs is speed, never
@@ -66,6 +67,8 @@ class Ops {
   virtual Value embed(const Weight<Split::kNone>& table, float scale) = 0;
   /// Other rows of a table for the rows of the step: [rows, hidden].
   virtual Value look_up(const Weight<Split::kNone>& table, LookUp by) = 0;
+  /// Rows of a table for the n-grams that end at the step's tokens, times `scale`: [rows, cols].
+  virtual Value embed_ngrams(const Weight<Split::kNone>& table, const NgramSpec& spec, float scale) = 0;
   virtual Value rms_norm(const Value& x, const Norm& norm) = 0;
   virtual Value layer_norm(const Value& x, const LayerNorm& norm) = 0;
 

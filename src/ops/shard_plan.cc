@@ -11,13 +11,24 @@
 namespace vernier {
 namespace {
 
-/// Numbers of ranks that `cut_heads` takes.
-std::vector<int> rank_counts(int heads, int kv_heads, int64_t unit) {
+/// Whether `cut_heads` takes a number of ranks.
+bool cuts_heads_for(int heads, int kv_heads, int64_t unit, int ranks) {
   const int64_t group = heads / kv_heads;
+  if (ranks <= ceil_div(kv_heads, unit / std::gcd(unit, group))) return true;
+  return group % unit == 0 && ranks > kv_heads && ranks % kv_heads == 0;
+}
+
+/// The next smaller and the next larger number of ranks that `cut_heads` takes, where there is one.
+std::vector<int> nearest_rank_counts(int heads, int kv_heads, int64_t unit, int ranks) {
   std::vector<int> counts;
-  for (int ranks = 1; ranks <= ceil_div(kv_heads, unit / std::gcd(unit, group)); ++ranks) counts.push_back(ranks);
-  if (group % unit != 0) return counts;
-  for (int64_t shared = 2; shared <= group / unit; ++shared) counts.push_back(static_cast<int>(shared * kv_heads));
+  int below = ranks - 1;
+  while (!cuts_heads_for(heads, kv_heads, unit, below)) --below;  // one rank always can
+  counts.push_back(below);
+  for (int above = ranks + 1; above <= ranks + kv_heads; ++above) {
+    if (!cuts_heads_for(heads, kv_heads, unit, above)) continue;
+    counts.push_back(above);
+    break;
+  }
   return counts;
 }
 
@@ -61,13 +72,11 @@ Result<std::vector<HeadCut>> cut_heads(int heads, int kv_heads, int64_t unit, in
     return invalid_argument("{} query heads on {} key-value heads in units of {} for {} ranks", heads, kv_heads, unit,
                             ranks);
   }
-  const std::vector<int> counts = rank_counts(heads, kv_heads, unit);
-  if (std::ranges::find(counts, ranks) == counts.end()) {
+  if (!cuts_heads_for(heads, kv_heads, unit, ranks)) {
     return unsupported(
-        "{} query heads on {} key-value heads cannot be cut for {} ranks in whole heads and scale groups; these "
-        "numbers "
-        "of ranks work: {}",
-        heads, kv_heads, ranks, fmt::join(counts, ", "));
+        "{} query heads on {} key-value heads cannot be cut for {} ranks in whole heads and scale groups; the nearest "
+        "numbers of ranks that work: {}",
+        heads, kv_heads, ranks, fmt::join(nearest_rank_counts(heads, kv_heads, unit, ranks), ", "));
   }
   const int64_t group = heads / kv_heads;
   std::vector<HeadCut> cuts;
@@ -78,7 +87,10 @@ Result<std::vector<HeadCut>> cut_heads(int heads, int kv_heads, int64_t unit, in
   }
   TRY_BIND(std::vector<AxisCut> queries, cut_axis(group, unit, ranks / kv_heads));
   for (int64_t kv = 0; kv < kv_heads; ++kv) {
-    for (const AxisCut& own : queries) cuts.push_back({{kv * group + own.begin, kv * group + own.end}, {kv, kv + 1}});
+    for (const AxisCut& own : queries) {
+      const int64_t first = own.size() == 0 ? kv + 1 : kv;
+      cuts.push_back({{kv * group + own.begin, kv * group + own.end}, {first, kv + 1}});
+    }
   }
   return cuts;
 }

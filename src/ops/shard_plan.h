@@ -28,8 +28,8 @@ struct HeadCut {
 };
 
 /// Whole key-value heads with their queries for each rank; where there are more ranks than key-value heads, each of
-/// those stands on several, which share its queries. Cuts lie at multiples of `unit` query heads. Refuses other numbers
-/// of ranks, with those that work.
+/// those stands on several, which share its queries; ranks for which none is left have no heads. Cuts lie at multiples
+/// of `unit` query heads. Refuses other numbers of ranks, with the nearest that work.
 Result<std::vector<HeadCut>> cut_heads(int heads, int kv_heads, int64_t unit, int ranks);
 /// How many heads of `head_dim` columns fill whole scale groups of a matrix: cuts between others would go through one.
 int64_t head_unit(int head_dim, const Codec& codec);

@@ -34,6 +34,9 @@ struct StepView {
   std::span<const SequenceRows> sequences;  ///< cover all rows, in order
   std::span<const CacheTable> tables;       ///< one for each cache class
   std::span<const int32_t> sampled_rows;
+  /// [sequences] all tokens of each from its first on, to the end of its rows or further; for models whose embedding
+  /// looks back, empty where nobody asks.
+  std::span<const std::span<const int32_t>> histories = {};
 
   int64_t rows() const { return static_cast<int64_t>(tokens.size()); }
 };

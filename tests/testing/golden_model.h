@@ -16,9 +16,9 @@
 namespace vernier::testing {
 
 /// The tiny checkpoints of tests/data/models.
-inline constexpr const char* kGoldenModels[] = {"llama",   "llama-tied", "mistral",     "qwen2",
-                                                "qwen3",   "gemma2",     "gemma3",      "gpt-oss",
-                                                "mixtral", "qwen3-moe",  "deepseek-v2", "deepseek-v3"};
+inline constexpr const char* kGoldenModels[] = {"llama",       "llama-tied",  "mistral",      "qwen2",   "qwen3",
+                                                "gemma2",      "gemma3",      "gpt-oss",      "mixtral", "qwen3-moe",
+                                                "deepseek-v2", "deepseek-v3", "longcat-flash"};
 /// Those whose matrices are codes with scales, one for each dialect and granularity.
 inline constexpr const char* kQuantisedModels[] = {
     "llama-fp8-tensor", "llama-fp8-block",      "qwen3-fp8-block-64x32", "llama-ct-fp8-channel", "llama-modelopt-nvfp4",

@@ -23,8 +23,8 @@ class InventedBinder : public Binder {
   Result<Norm> norm(const std::string& name, int64_t size, float eps, NormRule rule) override {
     names.push_back(name);
     std::vector<float> weights = numbers(size, 0.3f);
-    for (float& weight : weights) weight += 1;  // the rule's one is folded, or the plain weight is near it
-    (void)rule;
+    // The rule's one is folded, or the plain weight is near it.
+    for (float& weight : weights) weight = rule.scale * (weight + 1);
     TRY_BIND(auto vector, backend_.upload(weights));
     return Norm{name, std::move(vector), eps};
   }

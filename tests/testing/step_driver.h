@@ -23,7 +23,7 @@ class StepDriver {
   };
 
   StepDriver(Backend& backend, const std::vector<CacheSpec>& layers, const Options& options)
-      : options_(options), next_position_(options.sequences, 0) {
+      : options_(options), next_position_(options.sequences, 0), tokens_of_(options.sequences) {
     KvLayout layout{layers, {}, options.block_tokens};
     for (const CacheSpec& spec : layers) {
       if (static_cast<size_t>(spec.cache_class) < classes_.size()) continue;
@@ -49,6 +49,7 @@ class StepDriver {
     tokens_.clear();
     positions_.clear();
     rows_.clear();
+    histories_.clear();
     for (Class& of : classes_) {
       of.blocks.clear();
       of.begin.assign(1, 0);
@@ -63,7 +64,7 @@ class StepDriver {
     for (const Class& of : classes_) {
       tables_.push_back(CacheTable{options_.block_tokens, of.blocks, of.begin, of.first_position});
     }
-    view_ = StepView{tokens_, positions_, rows_, tables_, sampled_};
+    view_ = StepView{tokens_, positions_, rows_, tables_, sampled_, histories_};
     ops_->begin(view_);
   }
 
@@ -92,6 +93,11 @@ class StepDriver {
   void append(size_t sequence, const std::vector<int32_t>& tokens) {
     const int32_t count = static_cast<int32_t>(tokens.size()), first = next_position_[sequence];
     rows_.push_back(SequenceRows{static_cast<int32_t>(tokens_.size()), count, first});
+    // What was begun and not committed is not the sequence's.
+    std::vector<int32_t>& own = tokens_of_[sequence];
+    own.resize(static_cast<size_t>(first));
+    own.insert(own.end(), tokens.begin(), tokens.end());
+    histories_.emplace_back(own);
     for (int32_t i = 0; i < count; ++i) {
       tokens_.push_back(tokens[static_cast<size_t>(i)]);
       positions_.push_back(first + i);
@@ -107,7 +113,8 @@ class StepDriver {
   }
 
   Options options_;
-  std::vector<int32_t> next_position_;  // by sequence
+  std::vector<int32_t> next_position_;           // by sequence
+  std::vector<std::vector<int32_t>> tokens_of_;  // by sequence, to the end of its last step
   std::vector<Class> classes_;
   std::unique_ptr<KvStore> kv_;
   std::unique_ptr<Ops> ops_;
@@ -115,6 +122,7 @@ class StepDriver {
   StepView view_;
   std::vector<int32_t> tokens_, positions_, sampled_;
   std::vector<SequenceRows> rows_;
+  std::vector<std::span<const int32_t>> histories_;
   std::vector<CacheTable> tables_;
 };
 

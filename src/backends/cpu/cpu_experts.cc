@@ -43,16 +43,24 @@ void gate_row(const RowKernels& kernels, const GateSpec& spec, const float* row,
 }
 
 void CpuExperts::run(const ExpertsLayer& layer, const float* x, int64_t rows, float* out) {
-  const auto experts = static_cast<size_t>(layer.spec.experts);
-  CHECK(layer.router.outputs() == layer.spec.experts && layer.gate_up.size() == experts && layer.down.size() == experts,
-        "{}: a router of {}, {} and {} matrices for {} experts", layer.name, layer.router.outputs(),
-        layer.gate_up.size(), layer.down.size(), experts);
+  const auto experts = static_cast<size_t>(layer.spec.experts), weighted = static_cast<size_t>(layer.spec.weighted());
+  CHECK(
+      layer.router.outputs() == layer.spec.experts && layer.gate_up.size() == weighted && layer.down.size() == weighted,
+      "{}: a router of {}, {} and {} matrices for {} experts, {} of them identity", layer.name, layer.router.outputs(),
+      layer.gate_up.size(), layer.down.size(), experts, layer.spec.identity);
   reserve(layer, rows);
   route(layer, x, rows);
   sort(layer.spec, rows);
   std::fill_n(out, rows * layer.router.inputs(), 0.0f);
   for (size_t expert = 0; expert < experts; ++expert) {
-    if (first_[expert] < first_[expert + 1]) run_expert(layer, expert, x, out);
+    const std::span<const Place> places = std::span(places_).subspan(
+        static_cast<size_t>(first_[expert]), static_cast<size_t>(first_[expert + 1] - first_[expert]));
+    if (places.empty()) continue;
+    if (expert < weighted) {
+      run_expert(layer, expert, places, x, out);
+    } else {
+      pass_through(places, layer.router.inputs(), x, out);
+    }
   }
 }
 
@@ -113,21 +121,27 @@ const float* CpuExperts::gather(const float* x, std::span<const Place> places, i
   return rows_.data();
 }
 
-void CpuExperts::scatter(std::span<const Place> places, int64_t cols, float* out) {
+/// Adds `answer(i, place)`, weighted, to the row of each place.
+template <class Answer>
+void CpuExperts::scatter(std::span<const Place> places, int64_t cols, float* out, const Answer& answer) {
   const int64_t each = std::max<int64_t>(1, kNumbersPerChunk / cols);
   const auto rows = static_cast<int64_t>(places.size());
   pool_.parallel_for(static_cast<int>((rows + each - 1) / each), [&](int chunk) {
     for (int64_t i = chunk * each; i < std::min(rows, (chunk + 1) * each); ++i) {
       const Place& place = places[static_cast<size_t>(i)];
       float* to = out + place.row * cols;
-      kernels_.add_scaled(to, answers_.data() + i * cols, place.weight, cols, to);
+      kernels_.add_scaled(to, answer(i, place), place.weight, cols, to);
     }
   });
 }
 
-void CpuExperts::run_expert(const ExpertsLayer& layer, size_t expert, const float* x, float* out) {
-  const auto begin = static_cast<size_t>(first_[expert]), end = static_cast<size_t>(first_[expert + 1]);
-  const std::span<const Place> places = std::span(places_).subspan(begin, end - begin);
+/// An expert that answers a row with itself.
+void CpuExperts::pass_through(std::span<const Place> places, int64_t cols, const float* x, float* out) {
+  scatter(places, cols, out, [x, cols](int64_t, const Place& place) { return x + place.row * cols; });
+}
+
+void CpuExperts::run_expert(const ExpertsLayer& layer, size_t expert, std::span<const Place> places, const float* x,
+                            float* out) {
   const int64_t cols = layer.router.inputs(), rows = static_cast<int64_t>(places.size());
   const int64_t width = layer.spec.width;
   multiply(pool_, scratch_, layer.gate_up[expert], {.x = gather(x, places, cols), .rows = rows, .stride = cols},
@@ -136,7 +150,7 @@ void CpuExperts::run_expert(const ExpertsLayer& layer, size_t expert, const floa
   multiply(pool_, scratch_, layer.down[expert],
            {.x = gate_up_.data(), .rows = rows, .stride = 2 * width, .prologue = {run_gate, &context}},
            answers_.data());
-  scatter(places, cols, out);
+  scatter(places, cols, out, [this, cols](int64_t i, const Place&) { return answers_.data() + i * cols; });
 }
 
 }  // namespace vernier

@@ -16,8 +16,8 @@ void gate_row(const RowKernels& kernels, const GateSpec& spec, const float* row,
 
 /// Runs a step's rows through a layer's experts: the router's product, each row's choice, then, expert by expert in
 /// order of their numbers, the rows that chose it side by side through both products and back to where they belong.
-/// Reads no weight of an expert that no row chose. A row's answers are added in order of its experts' numbers, whatever
-/// the other rows chose. Memory grows to the largest step seen. One thread.
+/// Reads no weight of an expert that no row chose; one that is the identity has none. A row's answers are added in
+/// order of its experts' numbers, whatever the other rows chose. Memory grows to the largest step seen. One thread.
 class CpuExperts {
  public:
   CpuExperts(const RowKernels& rows, ThreadPool& pool, LinearScratch& scratch)
@@ -36,9 +36,11 @@ class CpuExperts {
   void reserve(const ExpertsLayer& layer, int64_t rows);
   void route(const ExpertsLayer& layer, const float* x, int64_t rows);
   void sort(const ExpertsSpec& spec, int64_t rows);
-  void run_expert(const ExpertsLayer& layer, size_t expert, const float* x, float* out);
+  void run_expert(const ExpertsLayer& layer, size_t expert, std::span<const Place> places, const float* x, float* out);
+  void pass_through(std::span<const Place> places, int64_t cols, const float* x, float* out);
   const float* gather(const float* x, std::span<const Place> places, int64_t cols);
-  void scatter(std::span<const Place> places, int64_t cols, float* out);
+  template <class Answer>
+  void scatter(std::span<const Place> places, int64_t cols, float* out, const Answer& answer);
 
   const RowKernels& kernels_;
   ThreadPool& pool_;

@@ -207,18 +207,25 @@ Value CpuOps::embed(const Weight<Split::kNone>& table, float scale) {
   return handle<ActivationKind::kWhole>(id);
 }
 
-Value CpuOps::look_up(const Weight<Split::kNone>& table, LookUp by) {
-  std::span<const int32_t> rows = step_.positions;
-  if (by == LookUp::kFirst) {
-    first_rows_.resize(std::max(first_rows_.size(), step_.tokens.size()));
-    rows = std::span(first_rows_).first(step_.tokens.size());
-  }
+Value CpuOps::table_rows(const Weight<Split::kNone>& table, std::span<const int32_t> rows, float scale) {
   for (int32_t row : rows) {
     CHECK(row >= 0 && row < table.outputs(), "row {} of a table of {}", row, table.outputs());
   }
   Id id = make_ready(step_.rows(), table.inputs());
-  embed_rows(pool_, cpu_matrix(*table.matrix), rows, 1, numbers(id), table.inputs());
+  embed_rows(pool_, cpu_matrix(*table.matrix), rows, scale, numbers(id), table.inputs());
   return handle<ActivationKind::kWhole>(id);
+}
+
+Value CpuOps::look_up(const Weight<Split::kNone>& table, LookUp by) {
+  if (by == LookUp::kPosition) return table_rows(table, step_.positions, 1);
+  first_rows_.resize(std::max(first_rows_.size(), step_.tokens.size()));
+  return table_rows(table, std::span(first_rows_).first(step_.tokens.size()), 1);
+}
+
+Value CpuOps::embed_ngrams(const Weight<Split::kNone>& table, const NgramSpec& spec, float scale) {
+  CHECK(spec.rows == table.outputs(), "a hash of {} rows on a table of {}", spec.rows, table.outputs());
+  ngram_rows(spec, step_, ngram_rows_);
+  return table_rows(table, ngram_rows_, scale);
 }
 
 Value CpuOps::rms_norm(const Value& x, const Norm& norm) {

@@ -30,6 +30,7 @@ class CpuOps final : public Ops, private ActivationOwner {
   void begin(const StepView& step) override;
   Value embed(const Weight<Split::kNone>& table, float scale) override;
   Value look_up(const Weight<Split::kNone>& table, LookUp by) override;
+  Value embed_ngrams(const Weight<Split::kNone>& table, const NgramSpec& spec, float scale) override;
   Value rms_norm(const Value& x, const Norm& norm) override;
   Value layer_norm(const Value& x, const LayerNorm& norm) override;
   Value linear(const Value& x, const Weight<Split::kNone>& weight) override;
@@ -90,6 +91,7 @@ class CpuOps final : public Ops, private ActivationOwner {
   Activation<K> handle(Id id);
   Id make_node(State state, int64_t rows, int64_t cols);
   Id make_ready(int64_t rows, int64_t cols);
+  Value table_rows(const Weight<Split::kNone>& table, std::span<const int32_t> rows, float scale);
   Id make_pending(State state, Id source, int64_t cols);
   Id take_buffer(int64_t numbers);
   void drop(Id id);
@@ -127,6 +129,7 @@ class CpuOps final : public Ops, private ActivationOwner {
   std::vector<double> chunk_sums_;
   FloatBuffer edited_;
   std::vector<int32_t> first_rows_;  // a zero for each row
+  std::vector<int32_t> ngram_rows_;
 };
 
 }  // namespace vernier

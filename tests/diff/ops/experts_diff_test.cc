@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -30,6 +31,7 @@ struct ExpertsCase {
   bool biases = false;
   bool correction = false;
   GateSpec gate = {};
+  int identity = 0;
 };
 
 constexpr GateSpec kClamped{Act::kSilu, 0.7f, 1.702f, 1};
@@ -47,6 +49,9 @@ const ExpertsCase kCases[] = {
     {"q8_0", 6, 2, 96, 64, CodecId::kQ8_0},
     {"mxfp4_clamped", 5, 2, 64, 96, CodecId::kMxfp4, RouterScore::kSoftmax, true, 1, 1, 1, true, false, kClamped},
     {"gelu", 4, 2, 24, 40, CodecId::kF32, RouterScore::kSoftmax, true, 1, 1, 1, false, false, {Act::kGeluTanh}},
+    {"identity", 12, 3, 64, 48, CodecId::kF32, RouterScore::kSoftmax, false, 2, 1, 1, false, true, {}, 4},
+    {"identity_most", 7, 4, 33, 20, CodecId::kBF16, RouterScore::kSoftmax, false, 6, 1, 1, true, true, {}, 6},
+    {"identity_q8_0", 9, 2, 96, 64, CodecId::kQ8_0, RouterScore::kSigmoid, true, 1, 1, 1, false, false, {}, 3},
 };
 
 void PrintTo(const ExpertsCase& of, std::ostream* out) {
@@ -59,9 +64,9 @@ class ExpertsDiff : public ::testing::TestWithParam<std::tuple<BackendCase, Expe
     std::mt19937 random(11);
     ExpertsLayer layer;
     layer.name = "experts";
-    layer.spec = {of.experts,           of.chosen, of.width,  of.score,
-                  of.normalize,         of.scale,  of.groups, of.chosen_groups,
-                  GroupScore::kBestTwo, of.gate};
+    layer.spec = {of.experts,           of.chosen, of.width,   of.score,
+                  of.normalize,         of.scale,  of.groups,  of.chosen_groups,
+                  GroupScore::kBestTwo, of.gate,   of.identity};
     if (of.score == RouterScore::kSoftmax) layer.spec.group_score = GroupScore::kBest;
     auto matrix = [&](int64_t rows, int64_t cols, CodecId id) {
       const float spread = 1.2f / std::sqrt(static_cast<float>(cols));
@@ -73,7 +78,7 @@ class ExpertsDiff : public ::testing::TestWithParam<std::tuple<BackendCase, Expe
     layer.router =
         bench.weight<Split::kNone>({matrix(of.experts, of.hidden, CodecId::kF32)}, bias(of.experts), PackUse::kRouter);
     if (of.correction) layer.correction = bench.vector(random_numbers(random, of.experts, 0.2f));
-    for (int expert = 0; expert < of.experts; ++expert) {
+    for (int expert = 0; expert < layer.spec.weighted(); ++expert) {
       layer.gate_up.push_back(
           bench.weight<Split::kColumns>({matrix(2 * of.width, of.hidden, of.codec)}, bias(2 * of.width)));
       layer.down.push_back(bench.weight<Split::kRows>({matrix(of.hidden, of.width, of.codec)}, bias(of.hidden)));
@@ -164,6 +169,38 @@ TEST_P(OneOfManyExperts, ThatIsDormantChangesNothing) {
   }
 }
 
+class IdentityExperts : public ExpertsDiff {};
+
+// An expert without weights answers a row with the row itself, times the routing weight; it reads nothing.
+TEST_P(IdentityExperts, AnswerWithTheRow) {
+  const auto& [of, spec] = GetParam();
+  auto backend = of.make();
+  ASSERT_TRUE(backend.ok()) << backend.error().to_string();
+  std::mt19937 random(3);
+  OpBench bench(**backend, one_cache(), {.context_tokens = 64, .max_rows = 64});
+  const std::vector<float> x = random_numbers(random, 9 * spec.hidden, 1.0f, 0.1f);
+  bench.set_inputs(9, spec.hidden, x);
+  ExpertsLayer layer = layer_of(spec, bench);
+  // All rows choose experts 8, 9 and 10, whose logits are 2, 1 and 0.
+  const std::vector<float> nothing(static_cast<size_t>(spec.experts * spec.hidden), 0.0f);
+  std::vector<float> bias(static_cast<size_t>(spec.experts), -80.0f);
+  for (int i = 0; i < 3; ++i) bias[static_cast<size_t>(8 + i)] = static_cast<float>(2 - i);
+  layer.router =
+      bench.weight<Split::kNone>({testing::dense(spec.experts, spec.hidden, nothing)}, bias, PackUse::kRouter);
+  layer.correction = nullptr;
+  const std::vector<float> nan(static_cast<size_t>(2 * spec.width * spec.hidden),
+                               std::numeric_limits<float>::quiet_NaN());
+  for (auto& weight : layer.gate_up) {
+    weight = bench.weight<Split::kColumns>({testing::dense(2 * spec.width, spec.hidden, nan)});
+  }
+  bench.driver().begin({{0, 1, 2, 3, 4, 5, 6, 7, 8}});
+  const Value in = bench.input();
+  const std::vector<float> out = bench.read(bench.ops().reduce(bench.ops().experts(in, layer)));
+  std::vector<float> expected = x;
+  for (float& number : expected) number *= spec.scale;  // the three weights sum to the scale
+  EXPECT_LE(relative_error(out, expected), 1e-6);
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, ExpertsDiff,
                          ::testing::Combine(::testing::ValuesIn(testing::backend_cases()), ::testing::ValuesIn(kCases)),
                          [](const auto& info) {
@@ -176,6 +213,12 @@ INSTANTIATE_TEST_SUITE_P(Backends, OneOfManyExperts,
                          [](const auto& info) {
                            return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name;
                          });
+
+INSTANTIATE_TEST_SUITE_P(
+    Backends, IdentityExperts,
+    ::testing::Combine(::testing::ValuesIn(testing::backend_cases()),
+                       ::testing::Values(*std::ranges::find(kCases, std::string("identity"), &ExpertsCase::name))),
+    [](const auto& info) { return std::get<0>(info.param).name + "_" + std::get<1>(info.param).name; });
 
 }  // namespace
 }  // namespace vernier

@@ -79,6 +79,17 @@ TEST_P(SmallOpsDiff, LooksUpByPositionAndTheFirstRow) {
   }
 }
 
+TEST_P(SmallOpsDiff, EmbedsNgrams) {
+  for (int order : {2, 4}) {
+    compare(6, 24, kSumTolerance, [&](OpBench& bench) {
+      std::mt19937 random(9);
+      auto table = bench.weight<Split::kNone>(
+          {testing::dense(9, 24, random_numbers(random, int64_t{9} * 24, 1.0f, 0.2f))}, {}, PackUse::kEmbedding);
+      return bench.read(bench.ops().embed_ngrams(table, {order, 9, 320, 2}, 0.3f));
+    });
+  }
+}
+
 TEST_P(SmallOpsDiff, Gate) {
   for (Act act : {Act::kSilu, Act::kGeluTanh, Act::kGelu}) {
     for (int64_t half : {1, 12, 160}) {

@@ -38,8 +38,22 @@ TEST(CutHeads, KeyValueHeadsStandOnSeveralRanks) {
   EXPECT_EQ(four[2].kv_heads, (AxisCut{1, 2}));
   const Result<std::vector<HeadCut>> three = cut_heads(4, 2, 1, 3);
   ASSERT_FALSE(three.ok());
-  EXPECT_NE(three.error().message.find("these numbers of ranks work: 1, 2, 4"), std::string::npos);
-  EXPECT_FALSE(cut_heads(4, 2, 1, 8).ok());
+  EXPECT_NE(three.error().message.find("the nearest numbers of ranks that work: 2, 4"), std::string::npos);
+}
+
+// More ranks than query heads: those that are left over have none, and no key-value head either.
+TEST(CutHeads, RanksMayBeLeftWithoutHeads) {
+  const std::vector<HeadCut> eight = cut_heads(4, 2, 1, 8).value();
+  EXPECT_EQ(eight[1].heads, (AxisCut{1, 2}));
+  EXPECT_EQ(eight[1].kv_heads, (AxisCut{0, 1}));
+  EXPECT_EQ(eight[2].heads.size() + eight[3].heads.size(), 0);
+  EXPECT_EQ(eight[2].kv_heads.size() + eight[3].kv_heads.size(), 0);
+  EXPECT_EQ(eight[4].heads, (AxisCut{2, 3}));
+  EXPECT_EQ(eight[5].kv_heads, (AxisCut{1, 2}));
+  // Groups of 3 queries and scales of 2 heads: no key-value head can stand on two ranks.
+  const Result<std::vector<HeadCut>> refused = cut_heads(12, 4, 2, 8);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("the nearest numbers of ranks that work: 2"), std::string::npos);
 }
 
 TEST(CutHeads, EightKeyValueHeadsForThreeRanks) {
@@ -63,6 +77,8 @@ TEST(CutHeads, CutsLieBetweenScaleGroups) {
     if (!made.ok()) continue;
     int64_t queries = 0;
     for (const HeadCut& cut : *made) {
+      EXPECT_EQ(cut.heads.size() == 0, cut.kv_heads.size() == 0);
+      if (cut.heads.size() == 0) continue;
       EXPECT_EQ(cut.heads.size() % cut.kv_heads.size(), 0);
       EXPECT_EQ(cut.heads.begin % 2, 0);
       queries += cut.heads.size();

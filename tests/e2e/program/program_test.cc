@@ -351,6 +351,21 @@ TEST(EndToEnd, ExplainSpeaksOfChipsThatAreNotHere) {
   EXPECT_NE(refused.output.find("w4a16 cannot serve linear"), std::string::npos) << refused.output;
 }
 
+// Two attentions to each layer that is stored: two caches, which inspect tells and explain numbers.
+TEST(EndToEnd, EveryAttentionOfLongCatHasItsCache) {
+  const Outcome told = vernier("inspect " + tiny_model("longcat-flash"));
+  EXPECT_EQ(told.exit_code, 0);
+  for (const char* part : {"4 layers, 2 to each that is stored", "2 of 4 layers: 3 of 12 experts of width 48",
+                           "4 of them identity", "layer 0 to 3:"}) {
+    EXPECT_NE(told.output.find(part), std::string::npos) << part << " in " << told.output;
+  }
+  const nlohmann::json all = nlohmann::json::parse(vernier("inspect --json " + tiny_model("longcat-flash")).output);
+  EXPECT_EQ(all.at("cache").at("layers").size(), 4u);
+  const Outcome explained = vernier("explain --json --layer 3 " + tiny_model("longcat-flash"));
+  EXPECT_EQ(explained.exit_code, 0);
+  EXPECT_NE(explained.output.find("model.layers.1.mlps.1.down_proj"), std::string::npos) << explained.output;
+}
+
 TEST(EndToEnd, InspectShowsWhatRanksWouldHave) {
   const Outcome outcome = vernier("inspect --json " + tiny_model("gpt-oss-mxfp4") + " --shards 4");
   ASSERT_EQ(outcome.exit_code, 0);
@@ -365,7 +380,14 @@ TEST(EndToEnd, InspectShowsWhatRanksWouldHave) {
   EXPECT_EQ(all.at("cuts").at(1).at("ranks").at(0).at("experts"), 1);
   const Outcome refused = vernier("inspect " + tiny_model("gpt-oss-mxfp4") + " --shards 3", true);
   EXPECT_EQ(refused.exit_code, 5) << refused.output;
-  EXPECT_NE(refused.output.find("these numbers of ranks work: 1, 2, 4"), std::string::npos) << refused.output;
+  EXPECT_NE(refused.output.find("the nearest numbers of ranks that work: 2, 4"), std::string::npos) << refused.output;
+  EXPECT_EQ(cut.at("cache_copies"), 2);
+  EXPECT_GT(cut.at("ranks").at(1).at("repeated_bytes").get<int64_t>(), 0);
+  EXPECT_EQ(cut.at("ranks").at(2).at("repeated_bytes"), 0);
+  // Four query heads on two key-value heads, for eight: half of the ranks have none.
+  const Outcome eight = vernier("inspect " + tiny_model("gpt-oss-mxfp4") + " --shards 8", true);
+  EXPECT_EQ(eight.exit_code, 0) << eight.output;
+  EXPECT_NE(eight.output.find("4 of 8 ranks have no query head"), std::string::npos) << eight.output;
 }
 
 TEST(EndToEnd, FlagsWithNothingToActOnAreRefused) {

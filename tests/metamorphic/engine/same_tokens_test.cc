@@ -194,7 +194,8 @@ TEST_P(SameTokens, EmbeddingsDoNotDependOnTheCut) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, SameTokens,
-                         ::testing::Values("llama", "gemma2", "gemma3", "gpt-oss", "mistral", "qwen3-moe"),
+                         ::testing::Values("llama", "gemma2", "gemma3", "gpt-oss", "mistral", "qwen3-moe",
+                                           "longcat-flash"),
                          [](const auto& info) { return testing::test_name(info.param); });
 
 }  // namespace

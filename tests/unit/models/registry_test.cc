@@ -25,7 +25,7 @@ TEST(Registry, FindsByArchitectureWhereThereIsNoType) {
 
 // MODELS-4: what is not built is refused by name, with what it waits for.
 TEST(Registry, RecognisesWhatIsNotBuiltYet) {
-  for (const char* type : {"qwen2_moe", "deepseek_v32", "longcat_flash", "phi3"}) {
+  for (const char* type : {"qwen2_moe", "deepseek_v32", "longcat", "phi3"}) {
     json config = llama_config();
     config["model_type"] = type;
     config["architectures"] = {"SomethingForCausalLM"};

@@ -84,7 +84,7 @@ TEST(RouteRow, IsWhatSortingAllExpertsGives) {
       spec.scale = 2.5f;
       std::vector<float> logits(static_cast<size_t>(experts)), correction;
       for (float& logit : logits) logit = normal(random);
-      if (round % 4 == 1 || round % 4 == 3) {
+      if (round % 8 > 2) {
         for (int i = 0; i < experts; ++i) correction.push_back(0.1f * normal(random));
       }
       const auto found = route(spec, logits, correction), expected = sorted_route(spec, logits, correction);
@@ -113,6 +113,24 @@ TEST(RouteRow, CorrectionsChooseAndDoNotWeigh) {
   const auto found = route(spec, {1.0f, 0.5f, -2.0f}, {0.0f, 0.3f, 0.1f});
   EXPECT_EQ(found[0].expert, 1);
   EXPECT_NEAR(found[0].weight, 1 / (1 + std::exp(-0.5)), 1e-7);
+}
+
+// LongCat: a correction is of probabilities, which are far smaller than logits.
+TEST(RouteRow, CorrectionsOfASoftmaxAreAddedToProbabilities) {
+  ExpertsSpec spec = spec_of(3, 1);
+  const std::vector<float> logits = {5.0f, 4.5f, -2.0f};
+  const auto found = route(spec, logits, {-0.3f, 0.0f, 0.5f});
+  EXPECT_EQ(found[0].expert, 2);
+  EXPECT_NEAR(found[0].weight, std::exp(-7) / (1 + std::exp(-0.5) + std::exp(-7)), 1e-7);
+  EXPECT_EQ(route(spec, logits, {-0.3f, 0.0f, 0.3f})[0].expert, 1);
+}
+
+TEST(ExpertsSpec, SaysHowManyAreTheIdentity) {
+  ExpertsSpec spec = spec_of(12, 3);
+  spec.width = 48;
+  spec.identity = 4;
+  EXPECT_EQ(spec.weighted(), 8);
+  EXPECT_EQ(spec.to_string(), "3 of 12 experts of width 48, softmax, 4 of them identity");
 }
 
 TEST(RouteRow, TiesGoToTheLowestNumber) {
