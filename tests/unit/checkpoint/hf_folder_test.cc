@@ -196,6 +196,19 @@ TEST_F(HfFolderTest, TwoDescriptionsOfOneQuantisationMustAgree) {
   EXPECT_THAT(config_error(""), HasSubstr("hf_quant_config.json"));
 }
 
+// Of the kind of DeepSeek-V4: the type of the experts stands beside the quantisation of the other layers.
+TEST_F(HfFolderTest, TheTypeOfExpertsIsARuleOfItsOwn) {
+  const std::string fp8 = R"(,"quantization_config":{"quant_method":"fp8","weight_block_size":[128,128]})";
+  const auto form = [&](const char* module) { return open()->plan().decide(module).scheme.form; };
+  EXPECT_EQ(config_error(fp8 + R"(,"expert_dtype":"fp4")"), "no error");
+  EXPECT_EQ(form("model.layers.0.mlp.experts.3.up_proj"), WeightForm::kMxfp4);
+  EXPECT_EQ(form("model.layers.0.mlp.shared_experts.up_proj"), WeightForm::kFp8Block);
+  EXPECT_FALSE(open()->config()->has("expert_dtype"));
+  EXPECT_EQ(config_error(fp8 + R"(,"expert_dtype":"fp8")"), "no error");
+  EXPECT_EQ(form("model.layers.0.mlp.experts.3.up_proj"), WeightForm::kFp8Block);
+  EXPECT_THAT(config_error(fp8 + R"(,"expert_dtype":"fp3")"), AllOf(HasSubstr("expert_dtype"), HasSubstr("fp3")));
+}
+
 TEST_F(HfFolderTest, ListedModulesThatAreNotThereAreSaid) {
   model_.write_folder(folder_,
                       R"(,"quantization_config":{"quant_method":"fp8","ignored_layers":["lm_head","mlp.dwn"]})");

@@ -426,37 +426,6 @@ TEST_F(StoredMatrixTest, AHeadThatIsNotListedIsTakenAsItIsStored) {
   EXPECT_EQ(head->matrix.decode(), (std::vector{0.3f, 1.7f, 0.6f, 2.3f}));
 }
 
-// Of the kind of DeepSeek-V4: FP4 experts among FP8 layers, their scales powers of two as bytes or as floats.
-TEST_F(StoredMatrixTest, Fp4ExpertsAmongFp8Layers) {
-  const std::string exponents = {'\x79', '\x7f', '\x81', '\x7c', '\x83', '\x7e', '\x7d', '\x80', '\x78', '\x7b'};
-  std::vector<float> powers;
-  for (char exponent : exponents) powers.push_back(e8m0_to_f32(static_cast<uint8_t>(exponent)));
-  const std::vector<float> expected = decoded_fp4(
-      [&](int64_t row, int64_t col, float code) { return code * powers[static_cast<size_t>(row * 2 + col / 32)]; });
-  const std::string stem = "model.layers.0.mlp.experts.3.up_proj.";
-  auto with = [&](const std::string& type, const std::string& data, const std::string& dtype) {
-    SafetensorsWriter writer = fp8();
-    add(writer, "weight_scale_inv", {1, 1}, "F32", f32({0.37f}));
-    writer.tensor(stem + "weight", {kRows, kCols / 2}, "I8", bytes(kRows * kCols / 2));
-    writer.tensor(stem + "weight_scale_inv", {kRows, 2}, type, data);
-    return read(writer, R"({"quant_method":"fp8","weight_block_size":[128,128]},"expert_dtype":")" + dtype + '"');
-  };
-  for (const auto& [type, data] : {std::pair<std::string, std::string>("F32", f32(powers)), {"F8_E8M0", exponents}}) {
-    auto dense = with(type, data, "fp4");
-    ASSERT_TRUE(dense.ok()) << dense.error().to_string();
-    EXPECT_EQ(dense->matrix.codec().element, Element::kE4M3);
-    auto expert = read_matrix(*checkpoint_, stem.substr(0, stem.size() - 1), kRows, kCols);
-    ASSERT_TRUE(expert.ok()) << expert.error().to_string();
-    EXPECT_EQ(expert->matrix.decode(), expected);
-    EXPECT_EQ(expert->matrix.codec().name, "mxfp4");
-  }
-  EXPECT_THAT(with("F32", f32(powers), "fp3").error().to_string(), AllOf(HasSubstr("expert_dtype"), HasSubstr("fp3")));
-  powers[3] = 0.3f;
-  ASSERT_TRUE(with("F32", f32(powers), "fp4").ok());
-  EXPECT_THAT(read_matrix(*checkpoint_, stem.substr(0, stem.size() - 1), kRows, kCols).error().to_string(),
-              HasSubstr("power of two"));
-}
-
 // gpt-oss: [rows, columns / 32, 16] codes beside their scales.
 TEST_F(StoredMatrixTest, Mxfp4OfAnExpert) {
   const std::string exponents = {'\x79', '\x7f', '\x81', '\x7c', '\x83', '\x7e', '\x7d', '\x80', '\x78', '\x7b'};
