@@ -52,7 +52,7 @@ TEST(LongCatLoad, ATensorThatIsNoNumberMissingOrTooMuchStopsIt) {
     const auto damage = [&](std::string& name, std::string& bytes) {
       if (name == of) bytes[2] = '\xff', bytes[3] = '\x7f';  // bf16
     };
-    EXPECT_THAT(load_changed(damage), AllOf(HasSubstr(of), HasSubstr("nan"))) << of;
+    EXPECT_THAT(load_changed(damage), AllOf(HasSubstr(of), HasSubstr("the file is damaged"))) << of;
     const auto drop = [&](std::string& name, std::string&) {
       if (name == of) name.clear();
     };
