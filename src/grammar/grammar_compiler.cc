@@ -163,7 +163,8 @@ CompileResult GrammarCompiler::compile(const GrammarSpec& spec) {
   std::string key = cache_key(spec);
   std::unique_lock lock(state_->mutex);
   std::shared_ptr<Job> job;
-  if (auto found = state_->jobs.find(key); found != state_->jobs.end() && !found->second->stop) {
+  const auto found = state_->jobs.find(key);
+  if (found != state_->jobs.end() && (found->second->result || !found->second->stop)) {
     job = found->second;
     if (job->result) {
       state_->uses.splice(state_->uses.begin(), state_->uses, job->use);
