@@ -57,6 +57,7 @@ json ngram_config() {
   return config;
 }
 
+// MODELS-7
 TEST(LongCat, TwoAttentionsALayerAndExpertsThatJoinLate) {
   auto spec = read(longcat_config());
   ASSERT_TRUE(spec.ok()) << spec.error().to_string();

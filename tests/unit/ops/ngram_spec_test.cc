@@ -59,7 +59,7 @@ TEST(NgramRow, NothingBeforeAnEndTokenCounts) {
   EXPECT_EQ(ngram_row(endless, std::vector<int32_t>{9, 2, 7}), (9 * 10000 + 207) % 1009);
 }
 
-// Chunks at every offset, sequences side by side: what stands before a step's rows is their sequence's own.
+// OPS-13: chunks at every offset, sequences side by side; what stands before a step's rows is their sequence's own.
 TEST(NgramRows, DoNotDependOnTheCut) {
   const std::vector<int32_t> one = {5, 9, 2, 7, 7, 11, 2, 2, 40, 41}, other = {3, 1, 4, 15, 92, 6, 53, 58, 97, 93};
   for (const NgramSpec& spec : tables(4, 2, 50, 100)) {
