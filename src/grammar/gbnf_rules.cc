@@ -30,10 +30,11 @@ class GbnfRules {
     return true;
   }
 
-  /// The name of the first rule without a finite text; empty where all have one.
+  /// The name of the first rule without a finite text that an answer may enter; empty where there is none.
   std::string_view endless() const {
+    const std::vector<bool> entered = reached();
     for (Id id : graph_.endless()) {
-      if (!names_[id].empty()) return names_[id];
+      if (entered[id] && !names_[id].empty()) return names_[id];
     }
     return {};
   }
@@ -41,6 +42,22 @@ class GbnfRules {
  private:
   using Id = RuleGraph::RuleId;
   using Needs = std::vector<Id>;
+
+  std::vector<bool> reached() const {
+    std::vector<bool> entered(names_.size(), false);
+    std::vector<Id> ready;
+    auto enter = [&](Id id) {
+      if (!entered[id]) ready.push_back(id);
+      entered[id] = true;
+    };
+    if (const auto root = by_name_.find("root"); root != by_name_.end()) enter(root->second);
+    while (!ready.empty()) {
+      const Id id = ready.back();
+      ready.pop_back();
+      for (const Id other : names_in_[id]) enter(other);
+    }
+    return entered;
+  }
 
   bool more() const { return at_ < text_.size(); }
   char peek() const { return more() ? text_[at_] : '\0'; }
@@ -80,6 +97,7 @@ class GbnfRules {
   Id add(std::string_view name) {
     names_.emplace_back(name);
     defined_.push_back(false);
+    names_in_.emplace_back();
     return graph_.add();
   }
 
@@ -93,13 +111,13 @@ class GbnfRules {
     if (depth > kMostNesting) return false;
     do {
       Needs needs;
-      if (!sequence(needs, depth)) return false;
+      if (!sequence(id, needs, depth)) return false;
       graph_.add_alternative(id, std::move(needs));
     } while (take("|"));
     return true;
   }
 
-  bool sequence(Needs& needs, int depth) {
+  bool sequence(Id id, Needs& needs, int depth) {
     while (more() && peek() != '|' && peek() != ')') {
       Needs element;
       if (peek() == '"' || peek() == '[') {
@@ -118,6 +136,7 @@ class GbnfRules {
         }
         element.push_back(rule_of(name));
       }
+      names_in_[id].insert(names_in_[id].end(), element.begin(), element.end());
       bool needed = true;
       if (!quantifier(needed)) return false;
       if (needed) needs.insert(needs.end(), element.begin(), element.end());
@@ -157,6 +176,7 @@ class GbnfRules {
   RuleGraph graph_;
   std::vector<std::string_view> names_;  // by id; empty for a group
   std::vector<bool> defined_;
+  std::vector<Needs> names_in_;  // by id: the rules that stand in it, also those that may be left out
   std::unordered_map<std::string_view, Id> by_name_;
 };
 

@@ -6,8 +6,8 @@
 
 namespace vernier {
 
-/// Refuses rules of a caller's grammar that have no finite text, as `a ::= "x" a`: an answer that enters one never
-/// ends. What it cannot read it passes over; the matching library then says what is wrong.
+/// Refuses a caller's grammar where `root` leads to a rule without a finite text, as `a ::= "x" a`: an answer that
+/// enters one never ends. What it cannot read it passes over; the matching library then says what is wrong.
 Status check_finite_rules(std::string_view gbnf);
 
 }  // namespace vernier

@@ -62,6 +62,19 @@ std::string json_escapes(const CharSet& set) {
   return text;
 }
 
+/// A run so long that its characters are counted, not written out.
+bool is_counted(const PatternNode& node) {
+  return node.kind == PatternNode::Kind::kRepeat && node.children[0].kind == PatternNode::Kind::kChars &&
+         std::max(node.least, node.most == kUnbounded ? 0 : node.most) > kAhead;
+}
+
+/// Holds a counted run that must know what follows the node.
+bool counts_to_end(const PatternNode& node) {
+  if (node.kind == PatternNode::Kind::kSequence) return std::ranges::any_of(node.children, counts_to_end);
+  if (node.kind == PatternNode::Kind::kChoice && node.children.size() == 1) return counts_to_end(node.children[0]);
+  return is_counted(node);
+}
+
 }  // namespace
 
 std::string gbnf_literal(std::string_view text) {
@@ -207,8 +220,7 @@ std::string GbnfWriter::pattern(const PatternNode& node, TextContext context, st
       return then_rest(gbnf_chars(node.chars, context));
     case PatternNode::Kind::kRepeat: {
       const PatternNode& child = node.children[0];
-      const size_t counts = std::max(node.least, node.most == kUnbounded ? 0 : node.most);
-      if (child.kind == PatternNode::Kind::kChars && counts > kAhead) {
+      if (is_counted(node)) {
         return counted(gbnf_chars(child.chars, context), node.least, node.most, rest);
       }
       return then_rest("(" + gbnf_repeat(pattern(child, context), node.least, node.most) + ")");
@@ -222,9 +234,25 @@ std::string GbnfWriter::pattern(const PatternNode& node, TextContext context, st
     case PatternNode::Kind::kSequence:
       break;
   }
-  std::string text(rest);
-  for (size_t i = node.children.size(); i-- > 0;) text = pattern(node.children[i], context, text);
+  const std::string text = sequence(node, context, rest);
   return text.empty() ? "\"\"" : "(" + text + ")";
+}
+
+/// Each part is written once: what follows a counted run becomes a rule there, and only that is known from the end.
+std::string GbnfWriter::sequence(const PatternNode& node, TextContext context, std::string_view rest) {
+  std::vector<std::string> parts;  // from the last on
+  if (!rest.empty()) parts.emplace_back(rest);
+  auto take_parts = [&] {
+    std::string text;
+    for (size_t i = parts.size(); i-- > 0;) text += (text.empty() ? "" : " ") + parts[i];
+    parts.clear();
+    return text;
+  };
+  for (size_t i = node.children.size(); i-- > 0;) {
+    const PatternNode& child = node.children[i];
+    parts.push_back(counts_to_end(child) ? pattern(child, context, take_parts()) : pattern(child, context));
+  }
+  return take_parts();
 }
 
 std::string GbnfWriter::any_number() {

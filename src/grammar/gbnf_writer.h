@@ -59,6 +59,8 @@ class GbnfWriter {
  private:
   /// A rule for each character that is left; the last of them knows `after`, the rule of what follows.
   std::string chain(const std::string& one, size_t least, size_t most, const std::string& after);
+  /// The parts of a sequence, then `rest`.
+  std::string sequence(const PatternNode& node, TextContext context, std::string_view rest);
   /// The rule of one character of many that are only counted; `one` is the rule of the character.
   std::string run(const std::string& one);
 

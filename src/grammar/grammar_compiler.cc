@@ -15,6 +15,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "base/check.h"
 #include "grammar/grammar_text.h"
 
 namespace vernier {
@@ -85,7 +86,7 @@ Status try_first_tokens(const std::shared_ptr<const CompiledGrammar>& grammar, c
     if (token < 0 && i == 0) return invalid_argument("the grammar allows no text: no token may begin an answer");
     if (token < 0 || !matcher.accept(token)) return matcher.failure();
   }
-  return {};
+  return stop ? Status(stopped()) : Status();
 }
 
 CompileResult compile_now(const GrammarSpec& spec, const std::shared_ptr<const GrammarVocabulary>& vocabulary,
@@ -128,6 +129,7 @@ void GrammarCompiler::State::keep(const std::string& key, Job& job, size_t limit
   bytes += job.bytes;
   while (bytes > limit) {
     auto oldest = jobs.find(uses.back());
+    CHECK(oldest != jobs.end(), "a grammar that is kept has no entry");
     bytes -= oldest->second->bytes;
     jobs.erase(oldest);
     uses.pop_back();

@@ -49,8 +49,9 @@ Status check_texts(const GrammarSpec& spec, const GrammarLimits& limits) {
 }
 
 /// XGrammar reads more than GBNF: macros that name tokens, rule options, look-ahead. They could pass over what a marker
-/// token means, so a caller's grammar has none.
+/// token means, so a caller's grammar has none; nor rules named as those of GbnfWriter are.
 Status check_gbnf(std::string_view text) {
+  constexpr std::string_view kOwnPrefix = "v_";
   size_t depth = 0;
   char before = '\n';  // the last character that is no space
   std::string word;
@@ -83,6 +84,10 @@ Status check_gbnf(std::string_view text) {
     const bool joined = i > 0 && text[i - 1] == before;
     if (!in_word || !joined) word.clear();
     if (in_word) word += c;
+    if (word == kOwnPrefix) {
+      return invalid_argument("a rule's name may not begin with '{}': the rules that are added to yours do",
+                              kOwnPrefix);
+    }
     before = c;
   }
   return {};

@@ -80,7 +80,7 @@ class PairWriter {
       return;
     }
     std::string keys;
-    for (size_t i = index; i < end; ++i) keys = joined(pairs_[end_ - 1 - i], keys);
+    for (size_t i = end; i-- > index;) keys += (keys.empty() ? "" : " | ") + pairs_[end_ - 1 - i];
     const std::string next = end == end_ ? "" : end / size % kBlock == 0 ? blocks_[level + 1] : blocks_[level];
     blocks_[level] = writer_.rule(joined(writer_.rule(keys), next));
   }

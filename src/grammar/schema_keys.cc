@@ -145,9 +145,10 @@ Result<std::vector<SchemaWriter::Property>> SchemaWriter::properties(const Schem
     }
   }
   std::vector<Property> found;
+  std::set<std::string> seen;
   auto add = [&](const std::string& key) -> Status {
     const bool needed = required.contains(key);
-    if (std::ranges::find(found, key, &Property::key) != found.end()) return {};
+    if (!seen.insert(key).second) return {};
     if (!rules.allows(key)) {
       if (!needed) return {};
       return schema_error(pointer_to(pointer, "propertyNames"), "'{}' is required, and no key may be so", key);
@@ -223,8 +224,9 @@ Result<std::optional<SchemaWriter::Extra>> SchemaWriter::extra_keys(const Schema
   std::vector<std::string> taken;
   for (const Property& property : declared) taken.push_back(property.key);
   if (schema.contains("properties")) {
+    const std::set<std::string> known(taken.begin(), taken.end());
     for (const auto& [key, value] : schema["properties"].items()) {
-      if (std::ranges::find(taken, key) == taken.end()) taken.push_back(key);
+      if (!known.contains(key)) taken.push_back(key);
     }
   }
   const bool any = !schema.contains(keyword) || schema[keyword].is_boolean();

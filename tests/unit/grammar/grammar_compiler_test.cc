@@ -77,7 +77,8 @@ TEST_F(GrammarCompilerTest, ACallersGrammarIsPlainGbnf) {
   for (const char* text :
        {"root ::= Token(3)", "root ::= a\na ::= TagDispatch ((\"x\", a))", "root ::= ExcludeToken(1)*",
         "root ::= Regex(\"a\")", "root[temperature=3] ::= \"a\"", "root ::= \"a\" (=\"b\")", "root ::= b",
-        "other ::= \"a\"", "root ::= \"a", "root ::= \"a\\", ""}) {
+        "other ::= \"a\"", "root ::= v_run_a{2,}\nv_run_a ::= [a-z]", "root ::= a\na ::= \"x\" | v_root",
+        "root ::= \"a", "root ::= \"a\\", ""}) {
     auto grammar = compiler.compile({.kind = Kind::kEbnf, .text = text});
     EXPECT_FALSE(grammar.ok()) << text;
   }
