@@ -85,22 +85,31 @@ std::string architecture_name(const std::string& model_type) {
   return {};
 }
 
+Json config_as_read(const Checkpoint& checkpoint) {
+  Json config = Json::object();
+  const auto type = checkpoint.config_json().value("model_type", std::string());
+  if (const std::string name = architecture_name(type); !name.empty()) config["architectures"] = {name};
+  for (const auto& [key, value] : checkpoint.config_json().items()) config[key] = value;
+  return config;
+}
+
 Result<Json> source_config(const Checkpoint& checkpoint) {
   if (!checkpoint.dialect().format.starts_with("GGUF")) {
     // As its file has it, with the order of its keys.
     std::ifstream in(checkpoint.config_origin(), std::ios::binary);
     Json config = Json::parse(in, nullptr, false);
     if (!config.is_object()) return corrupt("{}: not a JSON object", checkpoint.config_origin());
+    // Files of another layout are written as Hugging Face's, with its configuration.
+    if (!config.contains("model_type") && checkpoint.config_json().contains("model_type")) {
+      config = config_as_read(checkpoint);
+    }
     for (const char* key : {"quantization_config", "quantization", "compression_config"}) {
       config.erase(key);
       if (config.contains("text_config") && config["text_config"].is_object()) config["text_config"].erase(key);
     }
     return config;
   }
-  Json config = Json::object();
-  const auto type = checkpoint.config_json().value("model_type", std::string());
-  if (const std::string name = architecture_name(type); !name.empty()) config["architectures"] = {name};
-  for (const auto& [key, value] : checkpoint.config_json().items()) config[key] = value;
+  Json config = config_as_read(checkpoint);
   const GenerationDefaults& generation = checkpoint.generation();
   if (generation.bos_id) config["bos_token_id"] = *generation.bos_id;
   if (generation.eos_ids.size() == 1) config["eos_token_id"] = generation.eos_ids.front();

@@ -29,12 +29,6 @@ std::string module_of(std::string_view tensor) {
   return std::string(tensor.substr(0, tensor.rfind('.')));
 }
 
-/// Experts that the source stacks in one tensor stand in its list one by one, and are written so: no dialect has codes
-/// and scales of stacks.
-bool is_of_stack(const StoredTensor& tensor) {
-  return tensor.name != tensor.file_name;
-}
-
 /// Codes and scales of a stack have no dot before their endings.
 std::string module_of(const StoredTensor& tensor) {
   std::string_view name = tensor.name;
@@ -86,7 +80,8 @@ class FolderWriter final : public ModelWriter {
     // Numbers that stay as they are keep their bytes, whatever else is told of them.
     if (!is_gguf_ && matrix.codec().id == stored.codec) return {};
     if (is_gguf_ || !is_of_stack(stored)) return write_module(part.name, matrix);
-    taken_apart_.insert(stack_of(stored.file_name));
+    // No dialect has codes and scales of stacks: experts are written one by one.
+    taken_apart_.insert(stack_of(stored));
     if (!part.name.ends_with(kBothHalves)) return write_module(part.name, matrix);
     // Two matrices, as every engine knows them.
     halves_.emplace(part.name, part.halves_alternate);
@@ -176,14 +171,14 @@ class FolderWriter final : public ModelWriter {
 
   /// A stack whose experts stay as they are, when its first is met.
   Status write_stack(const StoredTensor& tensor) {
-    const std::string stack = stack_of(tensor.file_name);
+    const std::string stack = stack_of(tensor);
     if (taken_apart_.contains(stack)) {
       return Error{ErrorCode::kUnsupported, "its experts are stacked in one tensor, of which --keep leaves all or none",
                    printable(tensor.file_name)};
     }
-    if (!tensor.file_name.ends_with("[0]")) return {};
-    const auto experts = std::ranges::count_if(
-        checkpoint_.tensors(), [&](const StoredTensor& other) { return stack_of(other.file_name) == stack; });
+    if (place_in_stack(tensor) != 0) return {};
+    const auto experts = std::ranges::count_if(checkpoint_.tensors(),
+                                               [&](const StoredTensor& other) { return stack_of(other) == stack; });
     std::vector<int64_t> extents = {experts};
     extents.insert(extents.end(), tensor.extents.begin(), tensor.extents.end());
     // Views of one tensor, side by side.
@@ -212,7 +207,7 @@ class FolderWriter final : public ModelWriter {
 
   Status write_as_is(const StoredTensor& tensor) {
     if (tensor.bytes.empty()) return {};
-    TRY_STATUS(stream_.add(tensor.file_name, tensor.type, tensor.extents, tensor.bytes));
+    TRY_STATUS(stream_.add(tensor.name, tensor.type, tensor.extents, tensor.bytes));
     tensor.data().release_pages();
     return {};
   }

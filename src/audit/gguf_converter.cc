@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -18,7 +19,8 @@ namespace {
 
 /// The architecture under which GGUF files hold a family; empty where none is written.
 std::string_view architecture_of(const std::string& family) {
-  if (family == "llama" || family == "mistral") return "llama";
+  if (family == "llama" || family == "mistral" || family == "mixtral") return "llama";
+  if (family == "qwen3_moe") return "qwen3moe";
   if (family == "qwen2" || family == "qwen3") return family == "qwen2" ? "qwen2" : "qwen3";
   return {};
 }
@@ -31,6 +33,31 @@ std::vector<int64_t> interleaved_rows(int64_t rows, int64_t heads) {
   return back;
 }
 
+/// Where a matrix goes: a tensor of its own, or the place of an expert in the stack of its layer.
+struct Destination {
+  std::string tensor;  // in Hugging Face spelling
+  std::optional<size_t> expert;
+};
+
+/// "...mlp.experts.gate_proj.weight" and 7 of "...block_sparse_moe.experts.7.w1".
+Destination destination_of(std::string module) {
+  constexpr std::string_view kMixtral = ".block_sparse_moe.", kExperts = ".experts.";
+  if (const size_t at = module.find(kMixtral); at != std::string::npos) module.replace(at, kMixtral.size(), ".mlp.");
+  const size_t at = module.find(kExperts);
+  if (at == std::string::npos) return {module + ".weight", {}};
+  const std::string rest = module.substr(at + kExperts.size());
+  size_t expert = 0;
+  std::from_chars(rest.data(), rest.data() + rest.size(), expert);
+  std::string matrix = rest.substr(rest.find('.') + 1);
+  if (matrix == "w1") matrix = "gate_proj";
+  if (matrix == "w2") matrix = "down_proj";
+  if (matrix == "w3") matrix = "up_proj";
+  return {module.substr(0, at + kExperts.size()) + matrix + ".weight", expert};
+}
+
+/// A matrix of an expert that holds both of its first two, as those.
+constexpr std::string_view kGateAndUp = ".experts.gate_up_proj.weight";
+
 std::string scale_beside(const std::string& tensor) {
   return tensor.substr(0, tensor.rfind('.')) + ".scale";
 }
@@ -41,16 +68,18 @@ class GgufConverter final : public ModelWriter {
       : checkpoint_(checkpoint), job_(job), output_(std::move(partial)) {}
 
   Status begin() {
+    TRY_STATUS(output_.open());
     TRY_BIND(Config config, checkpoint_.config());
     TRY_BIND(spec_, read_decoder(config));
     family_ = gguf_family(architecture_of(spec_.family));
     if (family_ == nullptr) {
       return unsupported(
-          "a model of type {} is written as a folder alone; of folders, llama, mistral, qwen2 and qwen3 become GGUF "
-          "files",
+          "a model of type {} is written as a folder alone; of folders, llama, mistral, mixtral, qwen2, qwen3 and "
+          "qwen3_moe become GGUF files",
           spec_.family);
     }
     TRY_STATUS(check_window());
+    TRY_STATUS(check_experts());
     TRY_STATUS(lay_out());
     GgufMetadata metadata;
     add_model(metadata);
@@ -64,16 +93,19 @@ class GgufConverter final : public ModelWriter {
   }
 
   Status matrix(const WeightPart& part, const StoredTensor&, const QTensor& matrix) override {
-    TRY_BIND(const std::string name, name_of(part.name + ".weight"));
+    const Destination to = destination_of(part.name);
+    if (to.tensor.ends_with(kGateAndUp)) {
+      const int64_t half = matrix.rows() / 2;
+      TRY_BIND(const QTensor gate, matrix.slice_rows(0, half));
+      TRY_STATUS(write({half_of(to.tensor, "gate_proj"), to.expert}, gate));
+      TRY_BIND(const QTensor up, matrix.slice_rows(half, 2 * half));
+      return write({half_of(to.tensor, "up_proj"), to.expert}, up);
+    }
     QTensor rows = matrix;
     if (family_->rope_rows_interleaved && part.rope_heads > 0) {
       TRY_BIND(rows, matrix.permute_rows(interleaved_rows(part.rows, part.rope_heads)));
     }
-    if (rows.codec().outer_scale) {
-      const float outer = rows.view().outer_scales.front();
-      TRY_STATUS(output_.write(scale_beside(name), std::as_bytes(std::span(&outer, 1))));
-    }
-    return output_.write(name, gguf_blocks_of(rows));
+    return write(to, rows);
   }
 
   Status others(const LoadReport&) override {
@@ -98,6 +130,37 @@ class GgufConverter final : public ModelWriter {
   int64_t written_bytes() const override { return output_.tensor_bytes(); }
 
  private:
+  static std::string half_of(const std::string& both, const char* half) {
+    return fmt::format("{}.experts.{}.weight", both.substr(0, both.size() - kGateAndUp.size()), half);
+  }
+
+  Status write(const Destination& to, const QTensor& rows) {
+    TRY_BIND(const std::string name, name_of(to.tensor));
+    const size_t place = to.expert.value_or(0);
+    if (rows.codec().outer_scale) {
+      const float outer = rows.view().outer_scales.front();
+      TRY_STATUS(output_.write(scale_beside(name), std::as_bytes(std::span(&outer, 1)), place));
+    }
+    return output_.write(name, gguf_blocks_of(rows), place);
+  }
+
+  /// A tensor, or a whole stack when its first expert is met.
+  Status add(const Destination& to, int64_t rows, int64_t cols, const Codec& codec) {
+    TRY_BIND(const std::string name, name_of(to.tensor));
+    std::vector<int64_t> extents = {rows, cols};
+    const int64_t experts = to.expert ? experts_->experts : 1;
+    if (to.expert) extents.insert(extents.begin(), experts);
+    if (to.expert.value_or(0) != 0) {
+      if (stacked_.at(name) == codec) return {};
+      return Error{ErrorCode::kUnsupported, "its experts are stacked in one tensor, of which --keep leaves all or none",
+                   name};
+    }
+    if (to.expert) stacked_.emplace(name, codec);
+    TRY_STATUS(output_.add(name, std::move(extents), gguf_type_of(codec)));
+    if (!codec.outer_scale) return {};
+    return output_.add(scale_beside(name), {experts}, "F32");
+  }
+
   Result<std::string> name_of(const std::string& tensor) const {
     if (std::optional<std::string> name = gguf_tensor_name(*family_, tensor)) return *std::move(name);
     return Error{ErrorCode::kUnsupported, "GGUF files have no name for this tensor", printable(tensor)};
@@ -107,8 +170,20 @@ class GgufConverter final : public ModelWriter {
   Status check_window() const {
     for (const LayerSpec& layer : spec_.layers) {
       const bool fits = layer.attn.window == spec_.layers[0].attn.window;
-      if (fits && (!layer.attn.window || spec_.family == "mistral")) continue;
+      if (fits && (!layer.attn.window || spec_.family == "mistral" || spec_.family == "mixtral")) continue;
       return unsupported("layers of {} with windows of their own are not written into GGUF files", spec_.family);
+    }
+    return {};
+  }
+
+  /// The same in all layers that have any, of a kind that these files can tell of.
+  Status check_experts() {
+    for (const LayerSpec& layer : spec_.layers) {
+      if (!layer.experts) continue;
+      if (!layer.experts->normalize) {
+        return unsupported("weights of experts whose sum is not 1 (norm_topk_prob) are not written into GGUF files");
+      }
+      experts_ = layer.experts;
     }
     return {};
   }
@@ -129,9 +204,14 @@ class GgufConverter final : public ModelWriter {
                                    segment.cols()),
                        printable(parts[i].name)};
         }
-        TRY_BIND(const std::string name, name_of(parts[i].name + ".weight"));
-        TRY_STATUS(output_.add(name, {segment.rows(), segment.cols()}, gguf_type_of(*codec)));
-        if (codec->outer_scale) TRY_STATUS(output_.add(scale_beside(name), {1}, "F32"));
+        const Destination to = destination_of(parts[i].name);
+        if (!to.tensor.ends_with(kGateAndUp)) {
+          TRY_STATUS(add(to, segment.rows(), segment.cols(), *codec));
+          continue;
+        }
+        for (const char* half : {"gate_proj", "up_proj"}) {
+          TRY_STATUS(add({half_of(to.tensor, half), to.expert}, segment.rows() / 2, segment.cols(), *codec));
+        }
       }
       return {};
     };
@@ -177,7 +257,14 @@ class GgufConverter final : public ModelWriter {
     number("block_count", std::ssize(spec_.layers));
     number("context_length", spec_.max_positions);
     number("embedding_length", spec_.hidden);
-    number("feed_forward_length", spec_.layers[0].ffn);
+    int64_t ffn = 0;
+    for (const LayerSpec& layer : spec_.layers) ffn = std::max(ffn, layer.ffn);
+    number("feed_forward_length", ffn > 0 ? ffn : experts_->width);
+    if (experts_) {
+      number("expert_count", experts_->experts);
+      number("expert_used_count", experts_->chosen);
+      if (spec_.family != "mixtral") number("expert_feed_forward_length", experts_->width);
+    }
     number("vocab_size", spec_.vocab);
     number("attention.head_count", attn.heads);
     number("attention.head_count_kv", attn.kv_heads);
@@ -233,6 +320,8 @@ class GgufConverter final : public ModelWriter {
   GgufOutput output_;
   DecoderSpec spec_;
   const GgufFamily* family_ = nullptr;
+  std::optional<ExpertsSpec> experts_;                 // of the layers that have any
+  std::map<std::string, Codec, std::less<>> stacked_;  // stacks of experts, by name in the file
   std::vector<const StoredTensor*> vectors_;
   std::vector<float> divisors_;
 };

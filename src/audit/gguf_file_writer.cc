@@ -18,6 +18,7 @@ class GgufFileWriter final : public ModelWriter {
       : checkpoint_(checkpoint), output_(std::move(partial)) {}
 
   Status begin(const QuantiseJob& job) {
+    TRY_STATUS(output_.open());
     TRY_BIND(parts_, GgufParts::open(checkpoint_.path()));
     TRY_STATUS(choose_codecs(job.request));
     TRY_STATUS(lay_out());
@@ -27,8 +28,8 @@ class GgufFileWriter final : public ModelWriter {
   Result<Codec> kept_codec(const QTensor& matrix) const override { return matrix.codec(); }
 
   Status matrix(const WeightPart& part, const StoredTensor& stored, const QTensor& matrix) override {
-    const std::string name = stack_of(stored.file_name);
-    const size_t place = place_in_stack(stored.file_name);
+    const std::string name = stack_of(stored);
+    const size_t place = place_in_stack(stored);
     if (!changed_.contains(name)) return {};
     QTensor rows = matrix;
     if (checkpoint_.dialect().rope_rows_interleaved && part.rope_heads > 0) {
@@ -79,8 +80,8 @@ class GgufFileWriter final : public ModelWriter {
                        printable(parts[i].name)};
         }
         if (segments[i].codec() == *codec) continue;
-        changed_.emplace(stack_of(stored->file_name), *codec);
-        ++matrices_[stack_of(stored->file_name)];
+        changed_.emplace(stack_of(*stored), *codec);
+        ++matrices_[stack_of(*stored)];
       }
       return {};
     };
@@ -90,16 +91,24 @@ class GgufFileWriter final : public ModelWriter {
 
   Status lay_out() {
     std::map<std::string, int64_t, std::less<>> experts;  // of each stack; 1 of a tensor by itself
-    for (const StoredTensor& tensor : checkpoint_.tensors()) ++experts[stack_of(tensor.file_name)];
+    for (const StoredTensor& tensor : checkpoint_.tensors()) ++experts[stack_of(tensor)];
     for (const StoredTensor& tensor : checkpoint_.tensors()) {
-      if (place_in_stack(tensor.file_name) == 0) TRY_STATUS(add_tensor(tensor, experts));
+      if (place_in_stack(tensor) == 0 && !loses_its_weight(tensor)) TRY_STATUS(add_tensor(tensor, experts));
     }
     return {};
   }
 
+  /// Scales of codes that are made anew.
+  bool loses_its_weight(const StoredTensor& tensor) const {
+    const std::string name = stack_of(tensor);
+    const size_t dot = name.rfind('.');
+    const bool is_scale = name.ends_with(".scale") || name.ends_with(".input_scale");
+    return is_scale && changed_.contains(name.substr(0, dot) + ".weight");
+  }
+
   /// A tensor, or the whole stack that this one is the first of.
   Status add_tensor(const StoredTensor& tensor, const std::map<std::string, int64_t, std::less<>>& experts) {
-    const std::string name = stack_of(tensor.file_name);
+    const std::string name = stack_of(tensor);
     const int64_t count = experts.at(name);
     const auto found = changed_.find(name);
     const std::string_view type = found == changed_.end() ? std::string_view(tensor.type) : gguf_type_of(found->second);
@@ -108,7 +117,7 @@ class GgufFileWriter final : public ModelWriter {
                    printable(name)};
     }
     std::vector<int64_t> extents = tensor.extents;
-    if (name != tensor.file_name) extents.insert(extents.begin(), count);
+    if (is_of_stack(tensor)) extents.insert(extents.begin(), count);
     sources_.push_back({name, {&tensor, count}});
     TRY_STATUS(output_.add(name, std::move(extents), type));
     if (found == changed_.end() || !found->second.outer_scale) return {};

@@ -118,6 +118,12 @@ Error GgufOutput::cannot_write() const {
   return make_error(ErrorCode::kInternal, "cannot write {}", path_);
 }
 
+Status GgufOutput::open() {
+  file_.open(path_, std::ios::binary | std::ios::trunc);
+  if (!file_) return cannot_write();
+  return {};
+}
+
 Status GgufOutput::add(const std::string& name, std::vector<int64_t> extents, std::string_view type) {
   const GgmlType* row = ggml_type_named(type);
   if (row == nullptr) return unsupported("{}: GGUF files hold no {}", printable(name), type);
@@ -147,7 +153,6 @@ Status GgufOutput::write_head(const GgufMetadata& metadata) {
   }
   head.resize((head.size() + kAlignment - 1) / kAlignment * kAlignment);
   data_begin_ = head.size();
-  file_.open(path_, std::ios::binary | std::ios::trunc);
   file_.write(head.data(), static_cast<std::streamsize>(head.size()));
   if (!file_) return cannot_write();
   return {};

@@ -44,6 +44,7 @@ class GgufOutput {
  public:
   explicit GgufOutput(std::string path) : path_(std::move(path)) {}
 
+  Status open();  ///< first, before any work is done for what cannot be written
   /// `extents`: outermost first. Refuses a type that GGUF files do not hold.
   Status add(const std::string& name, std::vector<int64_t> extents, std::string_view type);
   Status write_head(const GgufMetadata& metadata);

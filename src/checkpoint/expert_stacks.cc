@@ -17,6 +17,7 @@ constexpr int64_t kMostExperts = 4096;
 /// What the end of a stack's name is for one expert's tensor.
 constexpr std::array kEndings = {
     std::pair<std::string_view, std::string_view>{".scale", ".scale"},  // of NVFP4 in GGUF files, one an expert
+    std::pair<std::string_view, std::string_view>{".input_scale", ".input_scale"},
     std::pair<std::string_view, std::string_view>{".weight", ".weight"},
     std::pair<std::string_view, std::string_view>{".bias", ".bias"},
     std::pair<std::string_view, std::string_view>{"_bias", ".bias"},
@@ -45,6 +46,18 @@ std::optional<StackName> parse(std::string_view name) {
   return std::nullopt;
 }
 
+/// 3 of "a[3]". One that was taken apart is named by its expert; other tensors keep the end of their file's name.
+std::optional<size_t> stack_place(const StoredTensor& tensor) {
+  const std::string_view name = tensor.file_name;
+  const size_t begin = name.rfind('[');
+  if (!name.ends_with(']') || begin == std::string_view::npos || tensor.name.ends_with(']')) return std::nullopt;
+  size_t place = 0;
+  const char* last = name.data() + name.size() - 1;
+  const auto [end, failure] = std::from_chars(name.data() + begin + 1, last, place);
+  // A range of rows is no place.
+  return failure == std::errc() && end == last ? std::optional(place) : std::nullopt;
+}
+
 }  // namespace
 
 void take_expert_stacks_apart(std::vector<StoredTensor>& tensors) {
@@ -53,7 +66,7 @@ void take_expert_stacks_apart(std::vector<StoredTensor>& tensors) {
   for (StoredTensor& tensor : tensors) {
     const std::optional<StackName> stack = parse(tensor.name);
     const int64_t experts = tensor.extents.empty() ? 0 : tensor.extents.front();
-    if (!stack || tensor.extents.size() < (stack->ending == ".scale" ? 1 : 2) || experts < 1 ||
+    if (!stack || tensor.extents.size() < (stack->ending.ends_with("scale") ? 1 : 2) || experts < 1 ||
         experts > kMostExperts || tensor.bytes.size() % static_cast<size_t>(experts) != 0) {
       all.push_back(std::move(tensor));
       continue;
@@ -74,16 +87,16 @@ void take_expert_stacks_apart(std::vector<StoredTensor>& tensors) {
   tensors = std::move(all);
 }
 
-std::string stack_of(std::string_view file_name) {
-  return std::string(file_name.substr(0, file_name.ends_with(']') ? file_name.rfind('[') : file_name.size()));
+bool is_of_stack(const StoredTensor& tensor) {
+  return stack_place(tensor).has_value();
 }
 
-size_t place_in_stack(std::string_view file_name) {
-  size_t place = 0;
-  const size_t begin = file_name.rfind('[');
-  if (!file_name.ends_with(']') || begin == std::string_view::npos) return 0;
-  std::from_chars(file_name.data() + begin + 1, file_name.data() + file_name.size() - 1, place);
-  return place;
+std::string stack_of(const StoredTensor& tensor) {
+  return tensor.file_name.substr(0, is_of_stack(tensor) ? tensor.file_name.rfind('[') : std::string::npos);
+}
+
+size_t place_in_stack(const StoredTensor& tensor) {
+  return stack_place(tensor).value_or(0);
 }
 
 }  // namespace vernier

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "checkpoint/checkpoint_parts.h"
@@ -14,9 +13,11 @@ namespace vernier {
 /// endings. Copies no numbers. What is no such stack stays as it is.
 void take_expert_stacks_apart(std::vector<StoredTensor>& tensors);
 
+/// Whether it was taken out of such a stack. Names that end in "[3]" by themselves are of none.
+bool is_of_stack(const StoredTensor& tensor);
 /// The tensor in the file of one that was taken out of it, "a" of "a[3]", and its place there; of another tensor its
 /// own name and 0.
-std::string stack_of(std::string_view file_name);
-size_t place_in_stack(std::string_view file_name);
+std::string stack_of(const StoredTensor& tensor);
+size_t place_in_stack(const StoredTensor& tensor);
 
 }  // namespace vernier

@@ -1,9 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "audit/quantise_checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "ops/ref_backend.h"
 #include "testing/golden_model.h"
 #include "testing/safetensors_writer.h"
@@ -111,6 +114,28 @@ TEST_F(OriginalGptOss, EqualsTheReferenceImplementation) {
     }
   }
   EXPECT_LE(error / golden.spread, 1e-4);
+}
+
+// No tensor is lost where names of the source are not those that are written.
+TEST_F(OriginalGptOss, IsWrittenAsHuggingFaceLaysItOut) {
+  RefBackend backend;
+  ASSERT_TRUE(load(backend).ok());
+  QuantiseJob job;
+  job.request.target = find_quant_target("--to", "mxfp4").value();
+  job.request.keep = {"*.self_attn.*"};
+  job.request.requantise = true;
+  job.out = folder_.path("out");
+  const auto summary = quantise_checkpoint(*Checkpoint::open(folder_.path()).value(), job);
+  ASSERT_TRUE(summary.ok()) << summary.error().to_string();
+  const auto written = Checkpoint::open(job.out).value(), reference = Checkpoint::open(kFolder).value();
+  for (const StoredTensor& tensor : reference->tensors()) {
+    if (tensor.name.find(".experts.") != std::string::npos) continue;
+    const StoredTensor* found = written->find(tensor.name);
+    ASSERT_NE(found, nullptr) << tensor.name;
+    EXPECT_TRUE(std::ranges::equal(found->bytes, tensor.bytes)) << tensor.name;
+  }
+  auto decoder = testing::load_decoder(job.out, backend);
+  EXPECT_TRUE(decoder.ok()) << decoder.error().to_string();
 }
 
 TEST_F(OriginalGptOss, WhatItsConfigurationDoesNotKnowIsRefused) {

@@ -44,13 +44,30 @@ TEST(ExpertStacks, EachExpertHasATensorOfItsOwn) {
 TEST(ExpertStacks, AnExpertsScaleIsItsOwn) {
   EXPECT_THAT(names_of({{"a.experts.up_proj.scale", {2}}}),
               ElementsAre("a.experts.0.up_proj.scale", "a.experts.1.up_proj.scale"));
+  EXPECT_THAT(names_of({{"a.experts.up_proj.input_scale", {2}}}),
+              ElementsAre("a.experts.0.up_proj.input_scale", "a.experts.1.up_proj.input_scale"));
 }
 
 TEST(ExpertStacks, ATensorKnowsItsStack) {
-  EXPECT_EQ(stack_of("blk.0.ffn_up_exps.weight[12]"), "blk.0.ffn_up_exps.weight");
-  EXPECT_EQ(place_in_stack("blk.0.ffn_up_exps.weight[12]"), 12u);
-  EXPECT_EQ(stack_of("blk.0.ffn_up.weight"), "blk.0.ffn_up.weight");
-  EXPECT_EQ(place_in_stack("blk.0.ffn_up.weight"), 0u);
+  StoredTensor tensor;
+  tensor.name = "model.layers.0.mlp.experts.12.up_proj.weight";
+  tensor.file_name = "blk.0.ffn_up_exps.weight[12]";
+  EXPECT_TRUE(is_of_stack(tensor));
+  EXPECT_EQ(stack_of(tensor), "blk.0.ffn_up_exps.weight");
+  EXPECT_EQ(place_in_stack(tensor), 12u);
+}
+
+// A name that ends in brackets by itself, rows of a matrix, and one without.
+TEST(ExpertStacks, ATensorOfNoneIsItself) {
+  for (const auto& [name, file_name] : {std::pair("foo[3]", "foo[3]"), std::pair("a.q_proj.weight", "a.qkv[0:64]"),
+                                        std::pair("a.up_proj.weight", "blk.0.ffn_up.weight")}) {
+    StoredTensor tensor;
+    tensor.name = name;
+    tensor.file_name = file_name;
+    EXPECT_FALSE(is_of_stack(tensor)) << file_name;
+    EXPECT_EQ(stack_of(tensor), file_name);
+    EXPECT_EQ(place_in_stack(tensor), 0u);
+  }
 }
 
 // What is named for one expert, or is no matrix of experts, stays.

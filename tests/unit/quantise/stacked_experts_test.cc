@@ -3,7 +3,9 @@
 #include <filesystem>
 #include <map>
 #include <random>
+#include <set>
 
+#include "checkpoint/gguf.h"
 #include "checkpoint/scale_tensor.h"
 #include "quantised_model.h"
 #include "testing/gguf_writer.h"
@@ -23,7 +25,7 @@ using testing::quantise_model;
 using testing::TempFolder;
 
 /// A Mixtral of one layer as a GGUF file: three experts in one tensor each.
-std::string gguf_with_experts(const TempFolder& folder) {
+std::string gguf_with_experts(const TempFolder& folder, const std::string& further = "") {
   constexpr uint64_t kHidden = 64, kFfn = 128, kExperts = 3, kVocab = 16;
   GgufWriter writer;
   std::mt19937 random(5);
@@ -51,6 +53,7 @@ std::string gguf_with_experts(const TempFolder& folder) {
   add("blk.0.ffn_gate_exps", {kHidden, kFfn, kExperts});
   add("blk.0.ffn_up_exps", {kHidden, kFfn, kExperts});
   add("blk.0.ffn_down_exps", {kFfn, kHidden, kExperts});
+  if (!further.empty()) writer.f32_tensor(further, {4}, {1, 2, 3, 4});
   writer.write(folder.path("experts.gguf"));
   return folder.path("experts.gguf");
 }
@@ -66,6 +69,41 @@ TEST(StackedExperts, OfAGgufFileStayStacks) {
     const auto opened = Checkpoint::open(job.out).value();
     EXPECT_EQ(opened->find("model.layers.0.mlp.experts.2.up_proj.weight")->file_name, "blk.0.ffn_up_exps.weight[2]");
   }
+}
+
+std::set<std::string> names_in(const std::string& path) {
+  std::set<std::string> names;
+  const auto file = Gguf::open(path).value();
+  for (const GgufTensor& tensor : file->tensors()) names.insert(std::string(tensor.name));
+  return names;
+}
+
+// AUDIT-6: a file that is written loads, so scales go with the codes that they belonged to; of what stays, they stay.
+TEST(StackedExperts, ScalesOfAGgufFileGoWithTheirCodes) {
+  TempFolder folder;
+  ASSERT_EQ(error_of(quantise_model(gguf_with_experts(folder), job_for("nvfp4", folder.path("a.gguf")))), "no error");
+  ASSERT_TRUE(names_in(folder.path("a.gguf")).contains("blk.0.ffn_up_exps.scale"));
+  for (const char* format : {"q8_0", "f32", "nvfp4"}) {
+    QuantiseJob job = job_for(format, folder.path(std::string(format) + ".gguf"));
+    job.request.requantise = true;
+    job.request.keep = {"*.q_proj"};
+    ASSERT_EQ(error_of(quantise_model(folder.path("a.gguf"), job)), "no error") << format;
+    const auto names = names_in(job.out);
+    EXPECT_TRUE(names.contains("blk.0.attn_q.scale")) << format;
+    for (const char* changed : {"blk.0.attn_k.scale", "blk.0.ffn_up_exps.scale"}) {
+      EXPECT_EQ(names.contains(changed), std::string(format) == "nvfp4") << format << " " << changed;
+    }
+    expect_same_numbers(folder.path("a.gguf"), job);
+  }
+}
+
+// No tensor is dropped without a word.
+TEST(StackedExperts, ATensorThatIsNamedLikeAnExpertStays) {
+  TempFolder folder;
+  const QuantiseJob job = job_for("q8_0", folder.path("out.gguf"));
+  const std::string source = gguf_with_experts(folder, "further[3]");
+  ASSERT_EQ(error_of(quantise_model(source, job)), "no error");
+  EXPECT_EQ(names_in(job.out), names_in(source));
 }
 
 /// Every number of a model's biases and norms by name, experts' halves apart.
@@ -151,6 +189,28 @@ TEST(StackedExperts, AreTheSameWrittenFromEitherForm) {
     const auto a = testing::numbers_of(job.out, nullptr), b = testing::numbers_of(apart.out, nullptr);
     ASSERT_EQ(a.size(), b.size());
     for (const auto& [name, values] : a) EXPECT_TRUE(testing::same_bits(values, b.at(name))) << format << " " << name;
+  }
+}
+
+// A folder's experts become a GGUF file's stacks, from either form.
+TEST(StackedExperts, OfAFolderAreStackedInAGgufFile) {
+  for (const std::string& name : {std::string("mixtral"), std::string("qwen3-moe")}) {
+    TempFolder folder;
+    QuantiseJob job = job_for("nvfp4", folder.path("out.gguf"));
+    job.request.keep = {name == "mixtral" ? "*.w2" : "*.down_proj"};  // widths that no block divides
+    ASSERT_EQ(error_of(quantise_model(kData + name, job)), "no error");
+    expect_same_numbers(kData + name, job);
+    const auto opened = Checkpoint::open(job.out).value();
+    EXPECT_EQ(opened->find("model.layers.0.mlp.experts.2.up_proj.weight")->file_name, "blk.0.ffn_up_exps.weight[2]");
+    EXPECT_EQ(opened->find("model.layers.0.mlp.experts.2.up_proj.scale")->file_name, "blk.0.ffn_up_exps.scale[2]");
+    job.request.keep.push_back("*.experts.1.*");
+    job.out = folder.path("other.gguf");
+    EXPECT_THAT(error_of(quantise_model(kData + name, job)), HasSubstr("all or none"));
+    if (name == "mixtral") continue;
+    QuantiseJob of_stacks = job_for("f16", folder.path("stacks.gguf"));
+    const std::string stacked = with_stacks(kData + name, folder);
+    ASSERT_EQ(error_of(quantise_model(stacked, of_stacks)), "no error");
+    expect_same_numbers(stacked, of_stacks);
   }
 }
 
