@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands.h"
+#include "app/output_file.h"
 #include "base/random.h"
 
 namespace vernier {
@@ -188,6 +189,7 @@ CLI::App* add_bench_serve(CLI::App& bench, BenchServeFlags& flags) {
 }
 
 Status run_bench_serve(const BenchServeFlags& flags) {
+  if (!flags.plot.empty()) TRY_STATUS(check_writable(flags.plot));
   TRY_BIND(LoadSpec spec, spec_of(flags));
   const bool closed = spec.arrival == ArrivalProcess::kClosed;
   std::vector<LoadLevel> levels;

@@ -6,6 +6,7 @@
 #include "api/load_tokenizer.h"
 #include "api/option_words.h"
 #include "app/commands.h"
+#include "app/output_file.h"
 #include "app/text_tokens.h"
 #include "audit/calibrate.h"
 #include "base/progress.h"
@@ -40,8 +41,10 @@ Status check_out(const CalibrateFlags& flags) {
   if (fs::is_directory(out, ignored)) return invalid_argument("--out {} is a folder; name a file", flags.out);
   if (!fs::is_directory(folder, ignored))
     return not_found("--out {}: there is no folder {}", flags.out, folder.string());
-  if (!fs::exists(out, ignored) || flags.overwrite) return {};
-  return invalid_argument("{} exists; give another --out, or --overwrite", flags.out);
+  if (fs::exists(out, ignored) && !flags.overwrite) {
+    return invalid_argument("{} exists; give another --out, or --overwrite", flags.out);
+  }
+  return check_writable(flags.out + ".partial");  // which CacheScaleFile makes first
 }
 
 void print_json(const CalibrateFlags& flags, const Calibration& made, int64_t tokens) {

@@ -6,6 +6,7 @@
 #include "app/cached_logits.h"
 #include "app/commands.h"
 #include "app/model_flags.h"
+#include "app/output_file.h"
 #include "base/progress.h"
 #include "checkpoint/safetensors.h"
 
@@ -73,6 +74,7 @@ void add_tensors(size_t list, std::vector<NamedNumbers>& tensors, const std::vec
 }
 
 Status run_logits(const LogitsFlags& flags) {
+  TRY_STATUS(check_writable(flags.out));
   TRY_BIND(auto lists, read_ids(flags.ids));
   TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
   const DecoderSpec& spec = model->decoder().spec();

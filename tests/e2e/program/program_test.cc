@@ -303,6 +303,22 @@ TEST(EndToEnd, CacheScalesMadeOfTextAreReadBack) {
   EXPECT_EQ(vernier(use + "fp8_e5m2").exit_code, 2);
 }
 
+// Whether the result can be written is known before the model is read, not after a run of hours.
+TEST(EndToEnd, WhatCannotBeWrittenIsSaidFirst) {
+  testing::TempFolder folder;
+  folder.write("scales.json.partial/in_the_way", "");
+  folder.write("taken/in_the_way", "");
+  const std::string nowhere = folder.path("no/such/out"), model = " " + folder.path("no-model") + " ";
+  for (const std::string& words :
+       {"calibrate" + model + "--out " + folder.path("scales.json"), "logits" + model + "--ids [[1]] --out " + nowhere,
+        "bench serve --url http://127.0.0.1:1 --plot " + folder.path("taken")}) {
+    const Outcome outcome = vernier(words, true);
+    EXPECT_NE(outcome.output.find("cannot write " + folder.path()), std::string::npos)
+        << words << ": " << outcome.output;
+    EXPECT_NE(outcome.exit_code, 0) << words;
+  }
+}
+
 TEST(EndToEnd, ExplainNamesAKernelAndItsReasons) {
   const Outcome outcome = vernier("explain " + tiny_model("qwen3"));
   ASSERT_EQ(outcome.exit_code, 0);
