@@ -12,9 +12,9 @@
 #include "testing/invented_binder.h"
 #include "testing/step_driver.h"
 
-// ENGINE-14, and ENGINE-6 and ENGINE-11 for an embedding that looks back: a token's row hashes the tokens before it, so whatever takes a
-// sequence apart (chunks, other sequences in the step, a cached prefix, preemption, rows that are taken back) must
-// still know them. To the bit, on a model that is invented, as its numbers do not matter.
+// ENGINE-14, with ENGINE-6 and ENGINE-11: a token's row of an embedding that looks back hashes the tokens before it, so
+// whatever takes a sequence apart (chunks, other sequences in the step, a cached prefix, preemption, rows that are
+// taken back) must still know them. To the bit, on a model that is invented, as its numbers do not matter.
 
 namespace vernier {
 namespace {
