@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -44,6 +45,8 @@ Status check_out(const CalibrateFlags& flags) {
   if (fs::exists(out, ignored) && !flags.overwrite) {
     return invalid_argument("{} exists; give another --out, or --overwrite", flags.out);
   }
+  TRY_BIND(const std::string model, find_model(flags.model));
+  TRY_STATUS(check_no_input(flags.out, std::array{model, flags.text}));
   return check_writable(flags.out + ".partial");  // which CacheScaleFile makes first
 }
 

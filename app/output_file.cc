@@ -18,4 +18,17 @@ Status check_writable(const std::string& path) {
   return {};
 }
 
+Status check_no_input(const std::string& path, std::span<const std::string> inputs) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  for (const std::string& input : inputs) {
+    bool is_input = fs::equivalent(path, input, ignored);
+    for (const auto& entry : fs::directory_iterator(input, ignored)) {
+      is_input = is_input || fs::equivalent(path, entry.path(), ignored);
+    }
+    if (is_input) return invalid_argument("--out {} would replace what is read: {}", path, input);
+  }
+  return {};
+}
+
 }  // namespace vernier

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "audit/model_writer.h"
+#include "audit/output_place.h"
 #include "checkpoint/byte_reader.h"
 #include "checkpoint/scale_tensor.h"
 #include "models/encoder.h"
@@ -18,34 +19,6 @@ namespace fs = std::filesystem;
 
 bool names_gguf(const std::string& out) {
   return fs::path(out).extension() == ".gguf";
-}
-
-/// Beside the output, so that the last step is a rename.
-fs::path partial_path(const std::string& out) {
-  fs::path path = fs::path(out).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();
-  path += ".partial";
-  return path;
-}
-
-Status check_output(const Checkpoint& checkpoint, const QuantiseJob& job) {
-  std::error_code ignored;
-  const fs::path out(job.out);
-  if (fs::equivalent(out, checkpoint.path(), ignored)) return invalid_argument("--out {} is the source", job.out);
-  const bool is_empty_folder = fs::is_directory(out, ignored) && fs::is_empty(out, ignored);
-  if (!fs::exists(out, ignored) || is_empty_folder || job.overwrite) return {};
-  return invalid_argument("{} exists; give another --out, or --overwrite", job.out);
-}
-
-/// Gives the finished output its name.
-Status put_in_place(const fs::path& partial, const QuantiseJob& job) {
-  fs::path out = fs::path(job.out).lexically_normal();
-  if (!out.has_filename()) out = out.parent_path();
-  std::error_code failure;
-  if (job.overwrite || fs::is_directory(out, failure)) fs::remove_all(out, failure);
-  fs::rename(partial, out, failure);
-  if (failure) return make_error(ErrorCode::kInternal, "cannot write {}: {}", job.out, failure.message());
-  return {};
 }
 
 /// Quantises each weight and hands it to the writer, with a record of what it lost.
@@ -151,15 +124,14 @@ Result<LoadReport> stream_weights(const Checkpoint& checkpoint, CheckpointBinder
 }
 
 Result<QuantiseSummary> quantise_checkpoint(const Checkpoint& checkpoint, const QuantiseJob& job) {
-  TRY_STATUS(check_output(checkpoint, job));
-  const fs::path partial = partial_path(job.out);
+  TRY_BIND(const OutputPlace place, OutputPlace::make(job.out, checkpoint.path(), job.overwrite));
   std::error_code ignored;
-  fs::remove_all(partial, ignored);
-  Result<QuantiseSummary> written = write_to(partial, checkpoint, job);
+  fs::remove_all(place.partial(), ignored);
+  Result<QuantiseSummary> written = write_to(place.partial(), checkpoint, job);
   if (written.ok()) {
-    if (Status placed = put_in_place(partial, job); !placed.ok()) written = placed.error();
+    if (Status placed = place.put(); !placed.ok()) written = placed.error();
   }
-  if (!written.ok()) fs::remove_all(partial, ignored);
+  if (!written.ok()) fs::remove_all(place.partial(), ignored);
   return written;
 }
 

@@ -201,15 +201,46 @@ TEST(QuantiseCheckpointTest, AnInterruptedFolderIsNoModel) {
   EXPECT_TRUE(Checkpoint::open(folder.path("out")).ok());
 }
 
-TEST(QuantiseCheckpointTest, AnOutputIsNotReplacedUnasked) {
+TEST(QuantiseCheckpointTest, NothingButACheckpointIsReplaced) {
   TempFolder folder;
   folder.write("out/precious.txt", "kept");
   QuantiseJob job = job_for("mxfp8", folder.path("out"));
   EXPECT_THAT(error_of(quantise_model(kData + "llama", job)), HasSubstr("--overwrite"));
-  EXPECT_EQ(text_of(folder.path("out/precious.txt")), "kept");
   job.overwrite = true;
+  EXPECT_THAT(error_of(quantise_model(kData + "llama", job)), HasSubstr("no checkpoint"));
+  EXPECT_EQ(text_of(folder.path("out/precious.txt")), "kept");
+  folder.write("out/config.json", "{}");
+  folder.write("out/model-00001-of-00002.safetensors", "old");
   EXPECT_EQ(error_of(quantise_model(kData + "llama", job)), "no error");
-  EXPECT_FALSE(fs::exists(folder.path("out/precious.txt")));
+  EXPECT_EQ(text_of(folder.path("out/precious.txt")), "kept");
+  EXPECT_FALSE(fs::exists(folder.path("out/model-00001-of-00002.safetensors")));
+  EXPECT_FALSE(fs::exists(folder.path("out.replaced")));
+  EXPECT_TRUE(Checkpoint::open(folder.path("out")).ok());
+  folder.write("plain", "kept");
+  job.out = folder.path("plain");
+  EXPECT_THAT(error_of(quantise_model(kData + "llama", job)), HasSubstr("is a file"));
+  EXPECT_EQ(text_of(folder.path("plain")), "kept");
+}
+
+// Whatever is asked for, the source is there afterwards.
+TEST(QuantiseCheckpointTest, TheSourceIsNeverReplaced) {
+  TempFolder folder;
+  fs::create_directories(folder.path("all/models"));
+  fs::copy(kData + "llama", folder.path("all/models/llama"), fs::copy_options::recursive);
+  const std::string source = folder.path("all/models/llama");
+  fs::create_directory_symlink(source, folder.path("link"));
+  folder.write("all/models/config.json", "{}");
+  folder.write("all/models/x.safetensors", "");
+  for (const char* out : {"all/models/llama", "all/models/llama/", "link", "all/models", "all",
+                          "all/models/llama/model.safetensors", "all/models/llama/new"}) {
+    QuantiseJob job = job_for("mxfp8", folder.path(out));
+    job.overwrite = true;
+    EXPECT_THAT(error_of(quantise_model(source, job)), HasSubstr("source")) << out;
+    EXPECT_TRUE(Checkpoint::open(source).ok()) << out;
+  }
+  for (const char* out : {".", "..", "", "/"}) {
+    EXPECT_THAT(error_of(quantise_model(source, job_for("mxfp8", out))), HasSubstr("name")) << out;
+  }
 }
 
 TEST(QuantiseCheckpointTest, ManyFilesHaveAnIndex) {
