@@ -6,8 +6,11 @@
 namespace vernier {
 namespace {
 
-// Some tens of milliseconds: no step is held up longer by costly grammars, however many run.
+// Some tens of milliseconds each: no step is held up much longer by costly grammars, however many run. The floor is
+// what an ordinary mask takes.
 constexpr int64_t kSharedWorkOfStep = 1'000'000;
+constexpr int64_t kOwnWorkOfStep = 1'000'000;
+constexpr int64_t kLeastOwnWork = 10'000;
 
 }  // namespace
 
@@ -28,7 +31,8 @@ void MaskFiller::start(std::vector<Job> jobs) {
     jobs_ = std::move(jobs);
     next_ = 0;
     left_ = jobs_.size();
-    shared_.refill(kSharedWorkOfStep);
+    const int64_t each = kOwnWorkOfStep / std::max<int64_t>(1, static_cast<int64_t>(left_));
+    shared_.refill(kSharedWorkOfStep, std::clamp(each, kLeastOwnWork, SharedWork::kMostOwn));
   }
   changed_.notify_all();
 }

@@ -12,20 +12,31 @@ namespace vernier {
 
 struct GrammarVocabularyParts;
 
-/// The work that calls of one step may do together beyond the part that each has for itself, in units of the matching
-/// library. Any thread.
+/// The work of one step's masks and tokens, in units of the matching library. Any thread, but for `refill`.
 class SharedWork {
  public:
-  explicit SharedWork(int64_t units) : left_(units) {}
+  static constexpr int64_t kMostOwn = 50'000;
+
+  /// `own` is what each mask has for itself and each token a tenth of; beyond it all draw on `units`.
+  explicit SharedWork(int64_t units, int64_t own = kMostOwn) : units_(units), own_(own), left_(units) {}
 
   /// As many units as are left, up to `units`.
   int64_t take(int64_t units) {
     const int64_t left = left_.fetch_sub(units, std::memory_order_relaxed);
     return left <= 0 ? 0 : left < units ? left : units;
   }
-  void refill(int64_t units) { left_.store(units, std::memory_order_relaxed); }
+  /// For the next step; nobody draws meanwhile.
+  void refill(int64_t units, int64_t own) {
+    units_ = units;
+    own_ = own;
+    left_.store(units, std::memory_order_relaxed);
+  }
+  int64_t units() const { return units_; }
+  int64_t own() const { return own_; }
 
  private:
+  int64_t units_;
+  int64_t own_;
   std::atomic<int64_t> left_;
 };
 
@@ -39,11 +50,10 @@ class AutomatonRun {
   virtual Result<bool> accept(int32_t token, SharedWork* shared) = 0;
   /// Writes every word; marker tokens may be set beyond those that the grammar names.
   virtual Status fill_mask(std::span<uint32_t> bits, SharedWork* shared) = 0;
-  /// The units that its calls have taken so far.
-  virtual int64_t work() const = 0;
   /// What was accepted is a whole text of the grammar.
   virtual bool is_complete() const = 0;
-  virtual void rollback(int tokens) = 0;
+  /// An error where a call has failed before.
+  virtual Status rollback(int tokens) = 0;
 };
 
 /// A grammar bound to a vocabulary, in the words of the library that matches it. Any thread.

@@ -69,12 +69,13 @@ Status GrammarMatcher::fill_mask(std::span<uint32_t> bits, SharedWork* shared) {
   return {};
 }
 
-void GrammarMatcher::rollback(int tokens) {
+Status GrammarMatcher::rollback(int tokens) {
   CHECK(tokens >= 0 && tokens <= accepted_, "rollback of {} tokens, {} were accepted", tokens, accepted_);
-  if (tokens == 0) return;
+  if (tokens == 0) return {};
+  TRY_STATUS(run_->rollback(end_ == End::kAfterText ? tokens - 1 : tokens));
   accepted_ -= tokens;
-  run_->rollback(end_ == End::kAfterText ? tokens - 1 : tokens);
   end_ = End::kNone;
+  return {};
 }
 
 }  // namespace vernier

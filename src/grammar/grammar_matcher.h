@@ -55,10 +55,9 @@ class GrammarMatcher {
   bool terminated() const { return end_ != End::kNone; }
   /// The text so far is whole: an end token may come next.
   bool may_end() const;
-  /// Takes back the last `tokens` accepted tokens, an end token among them. At most `accepted()`.
-  void rollback(int tokens);
-  /// What its masks and tokens have taken so far, in units of the matching library.
-  int64_t work() const { return run_->work(); }
+  /// Takes back the last `tokens` accepted tokens, an end token among them. At most `accepted()`. An error where a mask
+  /// or a token failed before.
+  Status rollback(int tokens);
   /// Tokens taken and not taken back.
   int accepted() const { return accepted_; }
   const CompiledGrammar& grammar() const { return *grammar_; }

@@ -6,7 +6,7 @@
 namespace vernier {
 namespace {
 
-constexpr size_t kMostCountedChars = 100000;
+constexpr size_t kMostCountedChars = 100000;  // of a text that nothing but its lengths makes so long
 
 struct LengthRange {
   size_t low = 0;
@@ -22,8 +22,6 @@ Result<LengthRange> length_range(const SchemaJson& schema, const std::string& po
     return schema_error(pointer_to(pointer, "minLength"), "minLength is {}, at most {} are supported", range.low,
                         kMostCountedChars);
   }
-  // A longer text is not written: below the bound it satisfies the schema as well.
-  if (range.high != kUnbounded) range.high = std::min(range.high, kMostCountedChars);
   return range;
 }
 
@@ -64,6 +62,11 @@ Result<std::vector<PatternNode>> patterns_of(const SchemaJson& schema, const std
     TRY_STATUS(add(text, PatternUse::kWhole, "format"));
   }
   return patterns;
+}
+
+/// A longer text is not written where a shorter one satisfies the schema as well.
+size_t written_high(size_t low, size_t high) {
+  return high == kUnbounded ? high : std::min(high, std::max(low, kMostCountedChars));
 }
 
 bool within(const PatternLength& length, const LengthRange& range) {
@@ -133,10 +136,10 @@ Status SchemaWriter::count_automata(size_t more, const std::string& pointer) {
 Result<std::string> SchemaWriter::string(const SchemaJson& schema, const std::string& pointer) {
   TRY_BIND(const LengthRange range, length_range(schema, pointer));
   TRY_BIND(std::vector<PatternNode> patterns, patterns_of(schema, pointer));
-  if (patterns.empty()) return writer_.string_of_length(range.low, range.high);
+  if (patterns.empty()) return writer_.string_of_length(range.low, written_high(range.low, range.high));
   if (std::optional<CountedRun> run = patterns.size() == 1 ? counted_run(patterns[0]) : std::nullopt) {
     const size_t least = std::max(run->least, range.low);
-    const size_t most = std::min(run->most, range.high);
+    const size_t most = written_high(least, std::min(run->most, range.high));
     if (least > most) return schema_error(pointer, "no text satisfies the pattern and the lengths together");
     return writer_.rule("\"\\\"\" " +
                         writer_.counted(gbnf_chars(run->chars, TextContext::kJsonString), least, most, "\"\\\"\""));

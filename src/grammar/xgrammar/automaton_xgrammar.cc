@@ -33,11 +33,11 @@ void LogMessageImpl(const std::string&, int, int level, const std::string& messa
 namespace vernier {
 namespace {
 
-// In units of what the edited sources report, some tens of nanoseconds each. A mask or a token takes `kOwnWork`
+// In units of what the edited sources report, some tens of nanoseconds each. A mask or a token takes its own part
 // whatever other requests take, and beyond it what the step's shared work has left, up to `kMostWork`. A run takes no
 // more than it has gained: `kFirstWork` at its begin and `kWorkOfToken` with each token, so that none costs that much
 // in every step.
-constexpr int64_t kOwnWork = 50'000;
+constexpr int64_t kTokensPart = 10;  // of a mask's own part: taking in a token costs less
 constexpr int64_t kMostWork = 1'000'000;
 constexpr int64_t kFirstWork = 4'000'000;
 constexpr int64_t kWorkOfToken = 400'000;
@@ -46,6 +46,10 @@ constexpr int64_t kCompileWork = 60'000'000;
 constexpr int64_t kFirstKept = 5'000'000;
 constexpr int64_t kKeptOfToken = 2'000;
 
+constexpr const char* kLimitOfCall = "1000000 steps for one token";
+constexpr const char* kLimitOnAverage = "400000 steps for each token on average";
+constexpr const char* kLimitOfCompilation = "60000000 steps to compile";
+
 /// What this thread may still spend on the call that is under way.
 struct GrammarWork {
   int64_t left = 0;
@@ -53,6 +57,8 @@ struct GrammarWork {
   SharedWork* shared = nullptr;
   const std::atomic<bool>* stop = nullptr;
   int64_t granted = 0;
+  int64_t taken = 0;  // from `shared` in this step, with earlier calls of the same run
+  const char* limit = "";
 };
 constinit thread_local GrammarWork grammar_work;
 
@@ -67,7 +73,19 @@ bool grant_more(GrammarWork& work) {
   work.left += taken;
   work.more -= taken;
   work.granted += taken;
+  work.taken += taken;
   return work.left >= 0;
+}
+
+Error too_much_work(const GrammarWork& work) {
+  constexpr const char* kWhat = "the grammar is too ambiguous or too large";
+  if (work.more == 0) return invalid_argument("{}: it takes more than {}; simplify it", kWhat, work.limit);
+  if (2 * work.taken > work.shared->units()) {
+    return invalid_argument("{}: it takes most of the work that a step has for all grammars; simplify it", kWhat);
+  }
+  return make_error(ErrorCode::kOverloaded,
+                    "the grammars of the requests that run now take too much work together; simplify the grammar, or "
+                    "try again later");
 }
 
 template <class Call>
@@ -75,13 +93,7 @@ auto guarded(ErrorCode code, Call&& call) -> Result<decltype(call())> {
   try {
     return call();
   } catch (const WorkSpent&) {
-    if (grammar_work.more > 0) {
-      return make_error(ErrorCode::kOverloaded,
-                        "the grammars of the requests that run now take too much work together; simplify the grammar, "
-                        "or try again later");
-    }
-    return invalid_argument("the grammar is too ambiguous or too large: it takes more than {} steps; simplify it",
-                            grammar_work.granted);
+    return too_much_work(grammar_work);
   } catch (const WorkStopped&) {
     return make_error(ErrorCode::kUnavailable,
                       "the compilation was stopped: the server is shutting down, or nobody waits for it");
@@ -109,12 +121,16 @@ class XGrammarRun final : public AutomatonRun {
   explicit XGrammarRun(xgrammar::GrammarMatcher matcher) : matcher_(std::move(matcher)) {}
 
   Result<bool> accept(int32_t token, SharedWork* shared) override {
-    const int64_t before = work_;
-    Result<bool> taken = bounded(shared, [&] { return matcher_.AcceptToken(token); });
+    const int64_t before = gained_;
+    const int64_t own = (shared == nullptr ? SharedWork::kMostOwn : shared->own()) / kTokensPart;
+    Result<bool> taken = bounded(shared, own, [&] { return matcher_.AcceptToken(token); });
     if (!taken.ok() || !*taken) return taken;
-    gained_ = std::min(kFirstWork, gained_ + kWorkOfToken);
-    kept_ += kKeptOfToken - (work_ - before);
+    const Gain gain = {std::min(kWorkOfToken, kFirstWork - gained_), kKeptOfToken - (before - gained_)};
+    gained_ += gain.work;
+    kept_ += gain.kept;
+    gains_.push_back(gain);
     if (kept_ < 0) {
+      broken_ = true;
       return invalid_argument(
           "the grammar is too ambiguous: an answer of this length has too many readings; simplify it");
     }
@@ -129,41 +145,54 @@ class XGrammarRun final : public AutomatonRun {
     tensor.ndim = 1;
     tensor.dtype = {kDLInt, 32, 1};
     tensor.shape = shape;
-    TRY_STATUS(bounded(shared, [&] { return matcher_.FillNextTokenBitmask(&tensor); }));
+    taken_ = 0;  // a mask begins a step
+    const int64_t own = shared == nullptr ? SharedWork::kMostOwn : shared->own();
+    TRY_STATUS(bounded(shared, own, [&] { return matcher_.FillNextTokenBitmask(&tensor); }));
     return {};
   }
 
-  int64_t work() const override { return work_; }
   bool is_complete() const override { return matcher_.IsCompleted(); }
 
-  void rollback(int tokens) override {
-    Result<bool> done = bounded(nullptr, [&] {
+  /// The memory is free again; the work was done, and what the tokens gained for it goes with them.
+  Status rollback(int tokens) override {
+    TRY_STATUS(bounded(nullptr, SharedWork::kMostOwn, [&] {
       matcher_.Rollback(tokens);
       return true;
-    });
-    CHECK(done.ok(), "xgrammar refuses to roll back {} tokens: {}", tokens, done.error().message);
+    }));
+    for (; tokens > 0; --tokens) {
+      gained_ -= gains_.back().work;
+      kept_ -= gains_.back().kept;
+      gains_.pop_back();
+    }
+    return {};
   }
 
  private:
+  /// What a token added.
+  struct Gain {
+    int64_t work;
+    int64_t kept;
+  };
+
   /// A run of which a call threw stands in the middle of something: it is not asked again.
   template <class Call>
-  auto bounded(SharedWork* shared, Call&& call) -> Result<decltype(call())> {
+  auto bounded(SharedWork* shared, int64_t own, Call&& call) -> Result<decltype(call())> {
     if (broken_) return make_error(ErrorCode::kInternal, "a grammar that failed was asked again");
-    const int64_t most = std::min(kMostWork, gained_);
-    const int64_t own = std::min(kOwnWork, most);
-    grammar_work = {own, most - own, shared, nullptr, own};
+    const int64_t most = std::clamp<int64_t>(gained_, 0, kMostWork);
+    own = std::min(own, most);
+    grammar_work = {own, most - own, shared, nullptr, own, taken_, most < kMostWork ? kLimitOnAverage : kLimitOfCall};
     auto result = guarded(ErrorCode::kInternal, std::forward<Call>(call));
-    const int64_t spent = grammar_work.granted - std::max<int64_t>(0, grammar_work.left);
-    work_ += spent;
-    gained_ -= spent;
+    gained_ -= grammar_work.granted - std::max<int64_t>(0, grammar_work.left);
+    taken_ = grammar_work.taken;
     broken_ = !result.ok();
     return result;
   }
 
   xgrammar::GrammarMatcher matcher_;
-  int64_t work_ = 0;
   int64_t gained_ = kFirstWork;
   int64_t kept_ = kFirstKept;
+  std::vector<Gain> gains_;  // of the tokens that were accepted
+  int64_t taken_ = 0;        // of the step's shared work
   bool broken_ = false;
 };
 
@@ -173,7 +202,7 @@ class XGrammarAutomaton final : public Automaton {
       : grammar_(std::move(grammar)), bytes_(grammar_.MemorySizeBytes()) {}
 
   Result<std::unique_ptr<AutomatonRun>> start() const override {
-    grammar_work = {kMostWork, 0, nullptr, nullptr, kMostWork};
+    grammar_work = {kMostWork, 0, nullptr, nullptr, kMostWork, 0, kLimitOfCall};
     return guarded(ErrorCode::kInternal, [&]() -> std::unique_ptr<AutomatonRun> {
       return std::make_unique<XGrammarRun>(xgrammar::GrammarMatcher(grammar_, std::nullopt, true));
     });
@@ -192,7 +221,7 @@ class XGrammarCompiler final : public AutomatonCompiler {
 
   Result<std::shared_ptr<const Automaton>> compile(const std::string& gbnf,
                                                    const std::atomic<bool>& stop) const override {
-    grammar_work = {kCompileWork, 0, nullptr, &stop, kCompileWork};
+    grammar_work = {kCompileWork, 0, nullptr, &stop, kCompileWork, 0, kLimitOfCompilation};
     return guarded(ErrorCode::kInvalidArgument, [&]() -> std::shared_ptr<const Automaton> {
       xgrammar::GrammarCompiler compiler = compiler_;  // a handle; its calls are not const
       return std::make_shared<XGrammarAutomaton>(compiler.CompileGrammar(xgrammar::Grammar::FromEBNF(gbnf, "v_root")));
@@ -218,7 +247,7 @@ bool AutomatonCompiler::is_built() {
 }
 
 Result<std::shared_ptr<const AutomatonCompiler>> AutomatonCompiler::make(const GrammarVocabularyParts& parts) {
-  grammar_work = {kCompileWork, 0, nullptr, nullptr, kCompileWork};
+  grammar_work = {kCompileWork, 0, nullptr, nullptr, kCompileWork, 0, kLimitOfCompilation};
   return guarded(ErrorCode::kInternal, [&]() -> std::shared_ptr<const AutomatonCompiler> {
     std::vector<std::string> tokens = parts.token_bytes;
     for (int32_t id : parts.marker_ids) tokens[static_cast<size_t>(id)] = marker_bytes(id);

@@ -25,9 +25,8 @@ class CostlyRun : public AutomatonRun {
     std::ranges::fill(bits, ~0U);
     return {};
   }
-  int64_t work() const override { return 0; }
   bool is_complete() const override { return false; }
-  void rollback(int) override {}
+  Status rollback(int) override { return {}; }
 
  private:
   int left_;

@@ -37,7 +37,7 @@ TEST_F(GrammarMatcherTest, TheMaskAndAcceptAgree) {
       const bool taken = matcher.accept(token);
       ASSERT_EQ(taken, allows(mask, token)) << "token " << token << " at step " << step;
       if (taken) {
-        matcher.rollback(1);
+        ASSERT_TRUE(matcher.rollback(1).ok());
         if (token != end_) allowed.push_back(token);
       }
     }
@@ -78,7 +78,7 @@ TEST_F(GrammarMatcherTest, NothingFollowsTheEnd) {
   EXPECT_FALSE(matcher.accept(end_));
   EXPECT_FALSE(matcher.accept('x'));
   for (uint32_t word : mask_of(matcher)) EXPECT_EQ(word, 0U);
-  matcher.rollback(2);  // the end token and "o"
+  ASSERT_TRUE(matcher.rollback(2).ok());  // the end token and "o"
   EXPECT_FALSE(matcher.terminated());
   EXPECT_EQ(matcher.accepted(), 1);
   EXPECT_TRUE(testing::accept_text(matcher, "o"));
@@ -100,7 +100,7 @@ TEST_F(GrammarMatcherTest, RollbackRestoresEveryMask) {
     }
     if (allowed.empty() || random() % 4 == 0) {
       const int back = static_cast<int>(random() % masks.size());
-      matcher.rollback(back);
+      ASSERT_TRUE(matcher.rollback(back).ok());
       masks.resize(masks.size() - static_cast<size_t>(back));
       ASSERT_EQ(mask_of(matcher), masks.back()) << step;
       if (allowed.empty()) continue;
