@@ -45,9 +45,9 @@ Status check_out(const CalibrateFlags& flags) {
   if (fs::exists(out, ignored) && !flags.overwrite) {
     return invalid_argument("{} exists; give another --out, or --overwrite", flags.out);
   }
+  TRY_STATUS(check_writable(flags.out + ".partial"));  // which CacheScaleFile makes first
   TRY_BIND(const std::string model, find_model(flags.model));
-  TRY_STATUS(check_no_input(flags.out, std::array{model, flags.text}));
-  return check_writable(flags.out + ".partial");  // which CacheScaleFile makes first
+  return check_no_input(flags.out, std::array{model, flags.text});
 }
 
 void print_json(const CalibrateFlags& flags, const Calibration& made, int64_t tokens) {

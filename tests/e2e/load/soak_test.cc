@@ -91,7 +91,7 @@ class SoakClient {
     if (pick(0, 9) == 0) body["logprobs"] = chat ? json(true) : json(2);
     if (pick(0, 14) == 0) body["cache_salt"] = std::string(1, static_cast<char>(pick('a', 'c')));
     if (pick(0, 14) == 0) body["prompt_logprobs"] = 1;
-    if (pick(0, 14) == 0) body["regex"] = "[a-z]{2,6}";
+    if (VERNIER_HAS_XGRAMMAR && pick(0, 14) == 0) body["regex"] = "[a-z]{2,6}";
     if (pick(0, 9) == 0) body["priority"] = pick(-2, 2);
     return body;
   }

@@ -303,6 +303,21 @@ TEST(EndToEnd, CacheScalesMadeOfTextAreReadBack) {
   EXPECT_EQ(vernier(use + "fp8_e5m2").exit_code, 2);
 }
 
+TEST(EndToEnd, WhatIsReadIsNeverReplaced) {
+  testing::TempFolder folder;
+  std::filesystem::copy(tiny_model("llama"), folder.path("model"), std::filesystem::copy_options::recursive);
+  std::filesystem::create_hard_link(folder.path("model/model.safetensors"), folder.path("link"));
+  const std::string ids = folder.write("ids.json", "[[1, 2]]"), model = " " + folder.path("model") + " ";
+  for (const std::string& words :
+       {"logits" + model + "--ids [[1]] --out " + folder.path("link"),
+        "logits" + model + "--ids " + ids + " --out " + ids,
+        "calibrate" + model + "--overwrite --out " + folder.path("model/model.safetensors")}) {
+    const Outcome outcome = vernier(words, true);
+    EXPECT_NE(outcome.output.find("would replace what is read"), std::string::npos) << words << ": " << outcome.output;
+  }
+  EXPECT_EQ(vernier("inspect" + model).exit_code, 0);
+}
+
 // Whether the result can be written is known before the model is read, not after a run of hours.
 TEST(EndToEnd, WhatCannotBeWrittenIsSaidFirst) {
   testing::TempFolder folder;

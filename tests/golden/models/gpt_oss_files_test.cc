@@ -124,7 +124,8 @@ TEST_F(OriginalGptOss, IsWrittenAsHuggingFaceLaysItOut) {
   job.request.target = find_quant_target("--to", "mxfp4").value();
   job.request.keep = {"*.self_attn.*"};
   job.request.requantise = true;
-  job.out = folder_.path("out");
+  TempFolder written_folder;
+  job.out = written_folder.path("out");
   const auto summary = quantise_checkpoint(*Checkpoint::open(folder_.path()).value(), job);
   ASSERT_TRUE(summary.ok()) << summary.error().to_string();
   const auto written = Checkpoint::open(job.out).value(), reference = Checkpoint::open(kFolder).value();
