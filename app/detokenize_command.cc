@@ -58,6 +58,10 @@ Status detokenize(const DetokenizeFlags& flags) {
                                         [&](const json& line) { return detokenize_line(tokenizer, line); });
     return good ? Status() : invalid_argument("some lines were refused; their answers say why");
   }
+  for (const TokenId id : flags.ids) {
+    if (id >= 0 && static_cast<size_t>(id) < tokenizer.vocabulary_size()) continue;
+    return invalid_argument("{} is no token id; this vocabulary has 0 to {}", id, tokenizer.vocabulary_size() - 1);
+  }
   const std::string text = tokenizer.decode(flags.ids, flags.skip_special);
   if (global_options().json) {
     fmt::print("{}\n", ordered_json{{"text", text}}.dump());

@@ -21,8 +21,10 @@ Error file_error(const std::string& path, std::string message) {
   return Error{ErrorCode::kCorrupt, std::move(message), path};
 }
 
+/// As it is written, so that no two texts are one index.
 std::optional<int> parse_index(const std::string& text) {
   int index = 0;
+  if (text.size() > 1 && text[0] == '0') return std::nullopt;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), index);
   if (failure != std::errc() || end != text.data() + text.size() || index < 0) return std::nullopt;
   return index;

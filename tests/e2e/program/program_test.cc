@@ -188,6 +188,7 @@ TEST(EndToEnd, TokenizesBothWaysAndRendersOverJsonLines) {
   const Outcome ids = vernier("tokenize " + tokenizer + " --jsonl <" + texts);
   ASSERT_EQ(ids.exit_code, 0);
   EXPECT_EQ(std::count(ids.output.begin(), ids.output.end(), '\n'), 2);
+  EXPECT_EQ(vernier("detokenize " + tokenizer + " 999999").exit_code, 2);
   const Outcome text = vernier("detokenize " + tokenizer + " --jsonl <" + folder.write("ids", ids.output));
   ASSERT_EQ(text.exit_code, 0);
   EXPECT_EQ(nlohmann::json::parse(text.output.substr(0, text.output.find('\n'))).at("text"), "Hello");

@@ -168,6 +168,7 @@ TEST_F(SideCar, OfAnotherModelTypeOrSetOfLayersIsRefused) {
   EXPECT_THAT(with("float8_e4m3fn", "float8_e5m2"), HasSubstr("fp8_e5m2"));
   EXPECT_THAT(with("float8_e4m3fn", "int8"), HasSubstr("int8"));
   EXPECT_THAT(with(R"("3": 0.6)", R"("5": 0.6)"), HasSubstr("layer 5"));
+  EXPECT_THAT(with(R"("3": 0.6)", R"("3": 0.6, "03": 64.0)"), HasSubstr("03"));
   EXPECT_THAT(with(R"(, "3": 0.6)", ""), HasSubstr("layer 3"));
   EXPECT_THAT(with("1.7", "-1.0"), AllOf(HasSubstr("layer 2"), HasSubstr("above 0")));
   EXPECT_THAT(with("1.7", "\"x\""), HasSubstr("layer 2"));
