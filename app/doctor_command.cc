@@ -98,10 +98,10 @@ void examine_home(const fs::path& home, std::vector<Finding>& findings) {
                         space.available > 2'000'000'000 ? "" : "models need room"});
   }
   for (const KnownModel& model : known_models()) {
-    const fs::path path = home / "models" / (std::string(model.name) + ".gguf");
-    const bool there = fs::exists(path, error);
+    const Result<std::string> found = find_model(std::string(model.name));
+    const bool there = found.ok();
     findings.push_back({there ? Verdict::kGood : Verdict::kMissing, fmt::format("model {}", model.name),
-                        there ? path.string() : std::string(model.description),
+                        there ? *found : std::string(model.description),
                         there ? "" : fmt::format("tools/fetch_model {}", model.name)});
   }
   for (const auto& entry : fs::directory_iterator(home / "models", error)) {
