@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -45,9 +44,7 @@ Status check_out(const CalibrateFlags& flags) {
   if (fs::exists(out, ignored) && !flags.overwrite) {
     return invalid_argument("{} exists; give another --out, or --overwrite", flags.out);
   }
-  TRY_STATUS(check_writable(flags.out + ".partial"));  // which CacheScaleFile makes first
-  TRY_BIND(const std::string model, find_model(flags.model));
-  return check_no_input(flags.out, std::array{model, flags.text});
+  return check_writable(flags.out + ".partial");  // which CacheScaleFile makes first
 }
 
 void print_json(const CalibrateFlags& flags, const Calibration& made, int64_t tokens) {
@@ -89,6 +86,7 @@ Status run_calibrate(const CalibrateFlags& flags) {
   TRY_STATUS(check_out(flags));
   TRY_BIND(const std::string path, find_model(flags.model));
   TRY_BIND(const std::unique_ptr<Checkpoint> checkpoint, Checkpoint::open(path));
+  TRY_STATUS(check_no_input(flags.out, *checkpoint, flags.text));
   TRY_BIND(const std::string text, read_text(flags.text));
   TRY_BIND(const Tokenizer tokenizer, load_tokenizer(checkpoint->tokenizer()));
   TRY_BIND(TextTokens tokens, tokenise_text(tokenizer, text, flags.tokens));

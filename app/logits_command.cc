@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -77,7 +76,8 @@ void add_tensors(size_t list, std::vector<NamedNumbers>& tensors, const std::vec
 Status run_logits(const LogitsFlags& flags) {
   TRY_STATUS(check_writable(flags.out));
   TRY_BIND(const std::string path, find_model(flags.model.model));
-  TRY_STATUS(check_no_input(flags.out, std::array{path, flags.ids}));
+  TRY_BIND(const std::unique_ptr<Checkpoint> checkpoint, Checkpoint::open(path));
+  TRY_STATUS(check_no_input(flags.out, *checkpoint, flags.ids));
   TRY_BIND(auto lists, read_ids(flags.ids));
   TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
   const DecoderSpec& spec = model->decoder().spec();

@@ -18,15 +18,16 @@ Status check_writable(const std::string& path) {
   return {};
 }
 
-Status check_no_input(const std::string& path, std::span<const std::string> inputs) {
+Status check_no_input(const std::string& path, const Checkpoint& model, const std::string& input) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  for (const std::string& input : inputs) {
-    bool is_input = fs::equivalent(path, input, ignored);
-    for (const auto& entry : fs::directory_iterator(input, ignored)) {
-      is_input = is_input || fs::equivalent(path, entry.path(), ignored);
+  std::vector<std::string> read = model.files();
+  read.push_back(input);
+  for (const auto& entry : fs::directory_iterator(model.path(), ignored)) read.push_back(entry.path().string());
+  for (const std::string& file : read) {
+    if (fs::equivalent(path, file, ignored)) {
+      return invalid_argument("--out {} would replace what is read: {}", path, file);
     }
-    if (is_input) return invalid_argument("--out {} would replace what is read: {}", path, input);
   }
   return {};
 }

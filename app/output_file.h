@@ -1,15 +1,14 @@
 #pragma once
 
-#include <span>
 #include <string>
 
-#include "base/result.h"
+#include "checkpoint/checkpoint.h"
 
 namespace vernier {
 
 /// Whether a file can be written there, asked before the work whose result it will hold. Leaves everything as it was.
 Status check_writable(const std::string& path);
-/// That a file to write is none of those that are read: a file, or one in a folder, under whatever name.
-Status check_no_input(const std::string& path, std::span<const std::string> inputs);
+/// That a file to write is no part of the model that is read, nor `input`, under whatever name.
+Status check_no_input(const std::string& path, const Checkpoint& model, const std::string& input);
 
 }  // namespace vernier

@@ -69,7 +69,8 @@ Status keep_others(const fs::path& aside, const fs::path& out) {
 
 }  // namespace
 
-Result<OutputPlace> OutputPlace::make(const std::string& given, const std::string& source, bool overwrite) {
+Result<OutputPlace> OutputPlace::make(const std::string& given, const Checkpoint& checkpoint, bool overwrite) {
+  const std::string& source = checkpoint.path();
   fs::path out = fs::path(given).lexically_normal();
   if (!out.has_filename()) out = out.parent_path();
   if (out.empty() || out == "." || out == ".." || !out.has_filename()) {
@@ -77,6 +78,10 @@ Result<OutputPlace> OutputPlace::make(const std::string& given, const std::strin
   }
   std::error_code ignored;
   if (fs::equivalent(out, source, ignored)) return invalid_argument("--out {} is the source", given);
+  for (const std::string& file : checkpoint.files()) {
+    if (fs::equivalent(out, file, ignored))
+      return invalid_argument("--out {} is a part of the source, {}", given, file);
+  }
   const fs::path whole = fs::weakly_canonical(out, ignored), from = fs::weakly_canonical(source, ignored);
   if (lies_in(from, whole)) return invalid_argument("--out {} holds the source, {}", given, source);
   if (fs::is_directory(from, ignored) && lies_in(whole, from)) {

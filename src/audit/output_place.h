@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "base/result.h"
+#include "checkpoint/checkpoint.h"
 
 namespace vernier {
 
@@ -12,7 +12,7 @@ class OutputPlace {
  public:
   /// Refuses a place that is the source, holds it or lies in it, and one where something stands that may not be
   /// replaced: without `overwrite` anything but an empty folder, with it what is no checkpoint of this kind.
-  static Result<OutputPlace> make(const std::string& out, const std::string& source, bool overwrite);
+  static Result<OutputPlace> make(const std::string& out, const Checkpoint& source, bool overwrite);
 
   /// Where to write: beside the place, so that the last step is a rename.
   const std::filesystem::path& partial() const { return partial_; }

@@ -124,7 +124,7 @@ Result<LoadReport> stream_weights(const Checkpoint& checkpoint, CheckpointBinder
 }
 
 Result<QuantiseSummary> quantise_checkpoint(const Checkpoint& checkpoint, const QuantiseJob& job) {
-  TRY_BIND(const OutputPlace place, OutputPlace::make(job.out, checkpoint.path(), job.overwrite));
+  TRY_BIND(const OutputPlace place, OutputPlace::make(job.out, checkpoint, job.overwrite));
   std::error_code ignored;
   fs::remove_all(place.partial(), ignored);
   Result<QuantiseSummary> written = write_to(place.partial(), checkpoint, job);

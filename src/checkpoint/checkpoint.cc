@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "checkpoint/byte_reader.h"
 #include "checkpoint/expert_stacks.h"
@@ -76,6 +77,13 @@ const StoredTemplate* Checkpoint::chat_template(std::string_view name) const {
     if (candidate.name == name) return &candidate;
   }
   return nullptr;
+}
+
+std::vector<std::string> Checkpoint::files() const {
+  std::set<std::string> paths;
+  for (const StoredTensor& tensor : parts_.tensors) paths.insert(tensor.file->path());
+  if (parts_.tokenizer.gguf != nullptr) paths.insert(parts_.tokenizer.gguf->path());
+  return {paths.begin(), paths.end()};
 }
 
 const StoredTensor* Checkpoint::find(std::string_view name) const {

@@ -41,6 +41,7 @@ class Checkpoint {
   const std::vector<std::string>& warnings() const { return parts_.warnings; }
 
   const std::vector<StoredTensor>& tensors() const { return parts_.tensors; }
+  std::vector<std::string> files() const;                 ///< paths of those that hold tensors or a GGUF vocabulary
   const StoredTensor* find(std::string_view name) const;  ///< by Hugging Face name; null where there is none
   /// The head's tensor holds the same bytes as the embedding table: one copy can serve as both.
   bool head_equals_embedding() const;

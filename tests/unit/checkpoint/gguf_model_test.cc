@@ -231,6 +231,7 @@ TEST_F(GgufModelTest, AnyPartOrTheFolderOpensTheWholeSet) {
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().to_string();
     EXPECT_TRUE((*checkpoint)->config().ok());
     EXPECT_EQ((*checkpoint)->tensors().size(), model_.tensors.size());
+    EXPECT_THAT((*checkpoint)->files(), ElementsAre(part(1), part(2), part(3)));
   }
 }
 
