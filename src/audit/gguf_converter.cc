@@ -25,14 +25,6 @@ std::string_view architecture_of(const std::string& family) {
   return {};
 }
 
-/// Rows with rotary pairs side by side, from rows with halves apart.
-std::vector<int64_t> interleaved_rows(int64_t rows, int64_t heads) {
-  const std::vector<int64_t> order = deinterleaved_rows(rows, heads);
-  std::vector<int64_t> back(order.size());
-  for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-  return back;
-}
-
 /// Where a matrix goes: a tensor of its own, or the place of an expert in the stack of its layer.
 struct Destination {
   std::string tensor;  // in Hugging Face spelling
@@ -57,10 +49,6 @@ Destination destination_of(std::string module) {
 
 /// A matrix of an expert that holds both of its first two, as those.
 constexpr std::string_view kGateAndUp = ".experts.gate_up_proj.weight";
-
-std::string scale_beside(const std::string& tensor) {
-  return tensor.substr(0, tensor.rfind('.')) + ".scale";
-}
 
 class GgufConverter final : public ModelWriter {
  public:
@@ -136,12 +124,7 @@ class GgufConverter final : public ModelWriter {
 
   Status write(const Destination& to, const QTensor& rows) {
     TRY_BIND(const std::string name, name_of(to.tensor));
-    const size_t place = to.expert.value_or(0);
-    if (rows.codec().outer_scale) {
-      const float outer = rows.view().outer_scales.front();
-      TRY_STATUS(output_.write(scale_beside(name), std::as_bytes(std::span(&outer, 1)), place));
-    }
-    return output_.write(name, gguf_blocks_of(rows), place);
+    return output_.write_matrix(name, rows, to.expert.value_or(0));
   }
 
   /// A tensor, or a whole stack when its first expert is met.
@@ -151,14 +134,10 @@ class GgufConverter final : public ModelWriter {
     const int64_t experts = to.expert ? experts_->experts : 1;
     if (to.expert) extents.insert(extents.begin(), experts);
     if (to.expert.value_or(0) != 0) {
-      if (stacked_.at(name) == codec) return {};
-      return Error{ErrorCode::kUnsupported, "its experts are stacked in one tensor, of which --keep leaves all or none",
-                   name};
+      return stacked_.at(name) == codec ? Status() : stack_in_part(name);
     }
     if (to.expert) stacked_.emplace(name, codec);
-    TRY_STATUS(output_.add(name, std::move(extents), gguf_type_of(codec)));
-    if (!codec.outer_scale) return {};
-    return output_.add(scale_beside(name), {experts}, "F32");
+    return output_.add_matrix(name, std::move(extents), codec, experts);
   }
 
   Result<std::string> name_of(const std::string& tensor) const {
@@ -196,14 +175,7 @@ class GgufConverter final : public ModelWriter {
         const QTensor& segment = segments[i];
         const Result<Codec> codec =
             quantiser.takes(parts[i].name, use) ? quantiser.codec_for(segment.cols()) : kept_codec(segment);
-        if (!codec.ok()) return Error{codec.error().code, codec.error().message, printable(parts[i].name)};
-        if (codec->id == CodecId::kNvfp4 && segment.cols() % 64 != 0) {
-          return Error{ErrorCode::kUnsupported,
-                       fmt::format("{} columns are no multiple of 64, the block of NVFP4 in GGUF files; --keep leaves "
-                                   "a module as it is",
-                                   segment.cols()),
-                       printable(parts[i].name)};
-        }
+        TRY_STATUS(check_gguf_codec(codec, segment.cols(), parts[i].name));
         const Destination to = destination_of(parts[i].name);
         if (!to.tensor.ends_with(kGateAndUp)) {
           TRY_STATUS(add(to, segment.rows(), segment.cols(), *codec));

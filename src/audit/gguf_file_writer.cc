@@ -33,16 +33,9 @@ class GgufFileWriter final : public ModelWriter {
     if (!changed_.contains(name)) return {};
     QTensor rows = matrix;
     if (checkpoint_.dialect().rope_rows_interleaved && part.rope_heads > 0) {
-      const std::vector<int64_t> order = deinterleaved_rows(part.rows, part.rope_heads);
-      std::vector<int64_t> back(order.size());
-      for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-      TRY_BIND(rows, matrix.permute_rows(back));
+      TRY_BIND(rows, matrix.permute_rows(interleaved_rows(part.rows, part.rope_heads)));
     }
-    if (rows.codec().outer_scale) {
-      const float outer = rows.view().outer_scales.front();
-      TRY_STATUS(output_.write(scale_name(name), std::as_bytes(std::span(&outer, 1)), place));
-    }
-    return output_.write(name, gguf_blocks_of(rows), place);
+    return output_.write_matrix(name, rows, place);
   }
 
   Status others(const LoadReport&) override {
@@ -60,8 +53,6 @@ class GgufFileWriter final : public ModelWriter {
   int64_t written_bytes() const override { return output_.tensor_bytes(); }
 
  private:
-  static std::string scale_name(const std::string& name) { return name.substr(0, name.rfind('.')) + ".scale"; }
-
   /// Which tensors will change and to what, known before any number is read.
   Status choose_codecs(const QuantiseRequest& request) {
     TRY_BIND(WeightQuantiser quantiser, WeightQuantiser::make(checkpoint_, request));
@@ -71,14 +62,7 @@ class GgufFileWriter final : public ModelWriter {
         if (!quantiser.takes(parts[i].name, use)) continue;
         const StoredTensor* stored = find_codes(checkpoint_, parts[i].name);
         Result<Codec> codec = quantiser.codec_for(segments[i].cols());
-        if (!codec.ok()) return Error{codec.error().code, codec.error().message, printable(parts[i].name)};
-        if (codec->id == CodecId::kNvfp4 && segments[i].cols() % 64 != 0) {
-          return Error{ErrorCode::kUnsupported,
-                       fmt::format("{} columns are no multiple of 64, the block of NVFP4 in GGUF files; --keep leaves "
-                                   "a module as it is",
-                                   segments[i].cols()),
-                       printable(parts[i].name)};
-        }
+        TRY_STATUS(check_gguf_codec(codec, segments[i].cols(), parts[i].name));
         if (segments[i].codec() == *codec) continue;
         changed_.emplace(stack_of(*stored), *codec);
         ++matrices_[stack_of(*stored)];
@@ -111,17 +95,12 @@ class GgufFileWriter final : public ModelWriter {
     const std::string name = stack_of(tensor);
     const int64_t count = experts.at(name);
     const auto found = changed_.find(name);
-    const std::string_view type = found == changed_.end() ? std::string_view(tensor.type) : gguf_type_of(found->second);
-    if (found != changed_.end() && matrices_.at(name) != count) {
-      return Error{ErrorCode::kUnsupported, "its experts are stacked in one tensor, of which --keep leaves all or none",
-                   printable(name)};
-    }
+    if (found != changed_.end() && matrices_.at(name) != count) return stack_in_part(name);
     std::vector<int64_t> extents = tensor.extents;
     if (is_of_stack(tensor)) extents.insert(extents.begin(), count);
     sources_.push_back({name, {&tensor, count}});
-    TRY_STATUS(output_.add(name, std::move(extents), type));
-    if (found == changed_.end() || !found->second.outer_scale) return {};
-    return output_.add(scale_name(name), {count}, "F32");
+    if (found == changed_.end()) return output_.add(name, std::move(extents), tensor.type);
+    return output_.add_matrix(name, std::move(extents), found->second, count);
   }
 
   Status write_head(const QuantTarget& target) {

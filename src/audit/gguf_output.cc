@@ -50,6 +50,10 @@ void put_raw(std::string& bytes, std::span<const std::byte> value) {
   bytes.append(reinterpret_cast<const char*>(value.data()), value.size());
 }
 
+std::string scale_beside(const std::string& tensor) {
+  return tensor.substr(0, tensor.rfind('.')) + ".scale";
+}
+
 }  // namespace
 
 void GgufMetadata::key(std::string_view name, GgufType type) {
@@ -177,6 +181,35 @@ Status GgufOutput::finish() {
   file_.close();
   if (!file_) return cannot_write();
   return {};
+}
+
+Status GgufOutput::add_matrix(const std::string& name, std::vector<int64_t> extents, const Codec& codec,
+                              int64_t count) {
+  TRY_STATUS(add(name, std::move(extents), gguf_type_of(codec)));
+  return codec.outer_scale ? add(scale_beside(name), {count}, "F32") : Status();
+}
+
+Status GgufOutput::write_matrix(const std::string& name, const QTensor& matrix, size_t place) {
+  if (matrix.codec().outer_scale) {
+    const float outer = matrix.view().outer_scales.front();
+    TRY_STATUS(write(scale_beside(name), std::as_bytes(std::span(&outer, 1)), place));
+  }
+  return write(name, gguf_blocks_of(matrix), place);
+}
+
+Status check_gguf_codec(const Result<Codec>& codec, int64_t cols, std::string_view module) {
+  if (!codec.ok()) return Error{codec.error().code, codec.error().message, printable(module)};
+  if (codec->id != CodecId::kNvfp4 || cols % 64 == 0) return {};
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("{} columns are no multiple of 64, the block of NVFP4 in GGUF files; --keep leaves a module "
+                           "as it is",
+                           cols),
+               printable(module)};
+}
+
+Error stack_in_part(std::string_view name) {
+  return Error{ErrorCode::kUnsupported, "its experts are stacked in one tensor, of which --keep leaves all or none",
+               printable(name)};
 }
 
 }  // namespace vernier

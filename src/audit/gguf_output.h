@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/weight_quantiser.h"
+#include "tensor/qtensor.h"
 
 namespace vernier {
 
@@ -47,9 +48,13 @@ class GgufOutput {
   Status open();  ///< first, before any work is done for what cannot be written
   /// `extents`: outermost first. Refuses a type that GGUF files do not hold.
   Status add(const std::string& name, std::vector<int64_t> extents, std::string_view type);
+  /// A matrix, or a stack of `count`, with a tensor of global scales beside it where its codec has them.
+  Status add_matrix(const std::string& name, std::vector<int64_t> extents, const Codec& codec, int64_t count);
   Status write_head(const GgufMetadata& metadata);
   /// `place` counts parts of that size: of a stack, the expert.
   Status write(const std::string& name, std::span<const std::byte> bytes, size_t place = 0);
+  /// What `add_matrix` has made room for.
+  Status write_matrix(const std::string& name, const QTensor& matrix, size_t place);
   Status finish();
 
   bool has(const std::string& name) const { return places_.contains(name); }
@@ -74,5 +79,10 @@ class GgufOutput {
   bool last_is_padded_ = false;
   std::ofstream file_;
 };
+
+/// Whether GGUF files hold a module's matrix in the codec that was chosen for it.
+Status check_gguf_codec(const Result<Codec>& codec, int64_t cols, std::string_view module);
+/// A stack has one type.
+Error stack_in_part(std::string_view name);
 
 }  // namespace vernier

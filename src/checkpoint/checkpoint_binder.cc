@@ -83,6 +83,18 @@ std::vector<int64_t> deinterleaved_rows(int64_t rows, int64_t heads) {
   return order;
 }
 
+std::vector<int64_t> interleaved_rows(int64_t rows, int64_t heads) {
+  const int64_t head_rows = rows / heads, half = head_rows / 2;
+  std::vector<int64_t> order;
+  order.reserve(static_cast<size_t>(rows));
+  for (int64_t head = 0; head < heads; ++head) {
+    for (int64_t pair = 0; pair < half; ++pair) {
+      for (int64_t side = 0; side < 2; ++side) order.push_back(head * head_rows + side * half + pair);
+    }
+  }
+  return order;
+}
+
 std::vector<int64_t> halves_apart(int64_t rows) {
   return deinterleaved_rows(rows, 1);
 }

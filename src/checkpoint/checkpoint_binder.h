@@ -92,5 +92,7 @@ class CheckpointBinder : public Binder {
 std::vector<int64_t> halves_apart(int64_t rows);
 /// Row i of the rotating layout (pairs i, i + dim / 2 of a head) is row order[i] of the interleaved one.
 std::vector<int64_t> deinterleaved_rows(int64_t rows, int64_t heads);
+/// The way back.
+std::vector<int64_t> interleaved_rows(int64_t rows, int64_t heads);
 
 }  // namespace vernier

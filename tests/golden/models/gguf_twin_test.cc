@@ -1,16 +1,14 @@
 #include <gtest/gtest.h>
 
 #include "gguf_twin.h"
+#include "golden_error.h"
 #include "ops/ref_backend.h"
-#include "testing/golden_model.h"
-#include "testing/step_driver.h"
 #include "testing/temp_folder.h"
 
 namespace vernier {
 namespace {
 
 using testing::Golden;
-using testing::StepDriver;
 
 class GgufTwin : public ::testing::TestWithParam<const char*> {};
 
@@ -26,19 +24,7 @@ TEST_P(GgufTwin, EqualsTheReferenceImplementation) {
   auto decoder = testing::load_decoder(path, backend);
   ASSERT_TRUE(decoder.ok()) << decoder.error().to_string();
   const Golden golden = Golden::read(folder + "/golden.safetensors");
-  StepDriver driver(backend, cache_specs(decoder->spec(), CodecId::kF32),
-                    {.sequences = golden.prompts.size(), .max_rows = 128});
-  driver.begin(golden.prompts);
-  const std::vector<float> logits = *driver.ops().read(decoder->head(driver.ops(), decoder->forward(driver.ops())));
-  double error = 0;
-  size_t at = 0;
-  for (const auto& expected : golden.logits) {
-    for (float number : expected) {
-      const double difference = std::abs(double{logits.at(at++)} - number);
-      if (!(difference <= error)) error = difference;
-    }
-  }
-  EXPECT_LE(error / golden.spread, 1e-4);
+  EXPECT_LE(testing::golden_error(backend, *decoder, golden), 1e-4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GgufTwin, ::testing::Values("gemma2", "gpt-oss", "mixtral", "qwen3-moe"),

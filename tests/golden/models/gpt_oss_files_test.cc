@@ -7,10 +7,9 @@
 
 #include "audit/quantise_checkpoint.h"
 #include "checkpoint/checkpoint.h"
+#include "golden_error.h"
 #include "ops/ref_backend.h"
-#include "testing/golden_model.h"
 #include "testing/safetensors_writer.h"
-#include "testing/step_driver.h"
 #include "testing/temp_folder.h"
 
 namespace vernier {
@@ -19,7 +18,6 @@ namespace {
 using testing::Golden;
 using ::testing::HasSubstr;
 using testing::SafetensorsWriter;
-using testing::StepDriver;
 using testing::TempFolder;
 
 const std::string kFolder = VERNIER_TEST_DATA "/models/gpt-oss-mxfp4";
@@ -101,19 +99,7 @@ TEST_F(OriginalGptOss, EqualsTheReferenceImplementation) {
   auto decoder = load(backend);
   ASSERT_TRUE(decoder.ok()) << decoder.error().to_string();
   const Golden golden = Golden::read(kFolder + "/golden.safetensors");
-  StepDriver driver(backend, cache_specs(decoder->spec(), CodecId::kF32),
-                    {.sequences = golden.prompts.size(), .max_rows = 128});
-  driver.begin(golden.prompts);
-  const std::vector<float> logits = *driver.ops().read(decoder->head(driver.ops(), decoder->forward(driver.ops())));
-  double error = 0;
-  size_t at = 0;
-  for (const auto& expected : golden.logits) {
-    for (float number : expected) {
-      const double difference = std::abs(double{logits.at(at++)} - number);
-      if (!(difference <= error)) error = difference;
-    }
-  }
-  EXPECT_LE(error / golden.spread, 1e-4);
+  EXPECT_LE(testing::golden_error(backend, *decoder, golden), 1e-4);
 }
 
 // No tensor is lost where names of the source are not those that are written.
