@@ -401,13 +401,21 @@ void EngineLoop::fail(Sequence& member, Error error, int64_t now_ns) {
 
 void EngineLoop::adapt_prefill(int64_t step_ns) {
   if (plan_.total_rows < 2 * options_.block_tokens) return;  // too few to tell what a row costs
-  constexpr double kNewest = 0.25;
+  constexpr double kNewest = 0.25, kNewcomerGaps = 2;
   const double row_ns = static_cast<double>(step_ns) / plan_.total_rows;
   prefill_row_ns_ = prefill_row_ns_ == 0 ? row_ns : (1 - kNewest) * prefill_row_ns_ + kNewest * row_ns;
-  const auto fitting = static_cast<int32_t>(static_cast<double>(options_.decode_gap_ns) / prefill_row_ns_);
-  const int32_t rows = std::clamp(fitting / options_.block_tokens * options_.block_tokens, options_.block_tokens,
-                                  options_.max_step_rows);
-  if (rows != state_->config().prefill_rows_when_decoding) state_->set_prefill_rows_when_decoding(rows);
+  const auto rows_in = [&](double gap_ns, int32_t least) {
+    const auto fitting = static_cast<int32_t>(std::min(gap_ns / prefill_row_ns_, 1e9));
+    return std::clamp(fitting / options_.block_tokens * options_.block_tokens, least, options_.max_step_rows);
+  };
+  const auto gap_ns = static_cast<double>(options_.decode_gap_ns);
+  const int32_t decoding = rows_in(gap_ns, options_.block_tokens);
+  // Nobody reads meanwhile, but a short prompt that arrives waits for the step.
+  const int32_t alone = rows_in(kNewcomerGaps * gap_ns, std::min(2 * options_.block_tokens, options_.max_step_rows));
+  const SchedConfig& now = state_->config();
+  if (decoding != now.prefill_rows_when_decoding || alone != now.prefill_rows_alone) {
+    state_->set_prefill_rows(decoding, alone);
+  }
 }
 
 void EngineLoop::publish_stats() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct SchedConfig {
   int32_t context_tokens = 4096;
   /// Prompt rows of a step that carries a decode row: what a running stream waits for. The engine sets it by its speed.
   int32_t prefill_rows_when_decoding = 256;
+  /// Prompt rows of any other step: what a prompt that arrives meanwhile waits for.
+  int32_t prefill_rows_alone = std::numeric_limits<int32_t>::max();
   /// Chunks of a prompt begin at multiples of this, whatever else runs: chunks then depend on the prompt's length
   /// alone. A multiple of block_tokens.
   std::optional<int32_t> chunk_grid_rows;

@@ -23,7 +23,7 @@ Status check_limits(const SchedConfig& config) {
     return invalid_argument("{} cache classes, expected 1 to 16", config.classes.size());
   }
   if (config.block_tokens < 1 || config.max_queue < 1 || config.max_sequences < 1 || config.context_tokens < 2 ||
-      config.prefill_rows_when_decoding < 1) {
+      config.prefill_rows_when_decoding < 1 || config.prefill_rows_alone < 1) {
     return invalid_argument(
         "blocks of {} tokens, queue of {}, {} sequences, context of {}, {} prompt rows beside decode rows; all must be "
         "positive and a context at least 2",
@@ -39,12 +39,11 @@ Status check_limits(const SchedConfig& config) {
     return invalid_argument("a chunk grid of {} rows, expected a multiple of the block's {} tokens", grid,
                             config.block_tokens);
   }
-  if (config.chunk_grid_rows &&
-      (grid > config.prefill_rows_when_decoding || grid + config.max_sequences - 1 > config.max_rows)) {
+  const int32_t least = std::min(config.prefill_rows_when_decoding, config.prefill_rows_alone);
+  if (config.chunk_grid_rows && (grid > least || grid + config.max_sequences - 1 > config.max_rows)) {
     return invalid_argument(
-        "a chunk grid of {} rows does not fit a step of {} rows with {} sequences and {} prompt rows beside decode "
-        "rows",
-        grid, config.max_rows, config.max_sequences, config.prefill_rows_when_decoding);
+        "a chunk grid of {} rows does not fit a step of {} rows with {} sequences and {} prompt rows", grid,
+        config.max_rows, config.max_sequences, least);
   }
   return {};
 }
@@ -176,8 +175,10 @@ void SchedState::forget_prefixes() {
   tree_.clear(pools_);
 }
 
-void SchedState::set_prefill_rows_when_decoding(int32_t rows) {
-  config_.prefill_rows_when_decoding = std::max(rows, config_.chunk_grid_rows.value_or(1));
+void SchedState::set_prefill_rows(int32_t when_decoding, int32_t alone) {
+  const int32_t least = config_.chunk_grid_rows.value_or(1);
+  config_.prefill_rows_when_decoding = std::max(when_decoding, least);
+  config_.prefill_rows_alone = std::max(alone, least);
 }
 
 bool SchedState::contains(SequenceId id) const {

@@ -78,7 +78,7 @@ class SchedState {
   void finish(SequenceId id) { retire(id); }
   /// New weights, say: no later sequence reuses what is cached now. What runs goes on.
   void forget_prefixes();
-  void set_prefill_rows_when_decoding(int32_t rows);
+  void set_prefill_rows(int32_t when_decoding, int32_t alone);
 
   const SchedConfig& config() const { return config_; }
   uint64_t revision() const { return revision_; }

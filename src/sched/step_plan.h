@@ -32,9 +32,16 @@ struct PlanScratch {
   struct Candidate {
     int32_t priority = 0;
     bool preempted = false;
-    int64_t served = 0;
-    uint64_t order = 0;
+    bool examined = false;  // whether `hit` is known
+    int32_t remainder = 0;  // tokens to compute; without a hit until it is examined
+    int32_t share = 0;
     int32_t slot = 0;
+    uint64_t order = 0;
+    PrefixHit hit;
+  };
+  struct Prompt {
+    int32_t remainder = 0;
+    size_t index = 0;  // among the running
   };
   std::vector<int32_t> available;             // [classes] blocks that are free or may be evicted
   std::vector<int32_t> reserved;              // [classes] blocks that admitted prompts will still take
@@ -43,7 +50,10 @@ struct PlanScratch {
   std::vector<int32_t> row_of;         // [running] index into rows, -1: none, -2: preempted
   std::vector<int32_t> reserved_from;  // [running] position from which it still takes blocks; -1: none
   std::vector<Candidate> candidates;
-  std::vector<int64_t> charged;  // [fair shares] rows promised and not computed yet
+  std::vector<Prompt> prompts;        // that are running and not computed yet, by precedence
+  std::vector<Candidate> level;       // candidates of one priority
+  std::vector<Prompt> level_prompts;  // prompts of one priority
+  std::vector<int64_t> charged;       // [fair shares] rows promised and not computed yet
   std::vector<int32_t> blocks;
 };
 

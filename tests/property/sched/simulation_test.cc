@@ -165,6 +165,8 @@ class World {
     EXPECT_LE(rows, config_.max_rows);  // SCHED-3
     if (decode > 0) {
       EXPECT_LE(prefill, config_.prefill_rows_when_decoding) << plan_.to_string();
+    } else if (plan_.preemptions.empty()) {  // else the decode rows may have been preempted
+      EXPECT_LE(prefill, config_.prefill_rows_alone) << plan_.to_string();
     }
     seen_.mixed += decode > 0 && prefill > 0;
     seen_.preemptions += static_cast<int64_t>(plan_.preemptions.size());
@@ -178,9 +180,11 @@ class World {
       if (s.full() || s.scheduled == s.committed) continue;
       const bool planned = of.contains(s.id);
       if (first && flight_.empty()) {
-        // Only one of higher priority that was not running may come before it.
-        const bool replaced = !plan_.preemptions.empty() && !plan_.admissions.empty() &&
-                              state_->sequence(plan_.admissions.front().sequence).priority > s.priority;
+        // Only one that comes before it in precedence, and is admitted, may take its rows.
+        const bool replaced = std::ranges::any_of(plan_.admissions, [&](const Admission& a) {
+          const SequenceState& other = state_->sequence(a.sequence);
+          return other.priority > s.priority || (other.priority == s.priority && other.order < s.order);
+        });
         EXPECT_TRUE(planned || replaced) << "SCHED-4: the first in precedence does not get on: " << describe()
                                          << plan_.to_string();
       }
@@ -271,11 +275,13 @@ SchedConfig random_config(std::mt19937& random) {
   config.max_queue = pick(1, 8);
   config.context_tokens = pick(2, 48);
   config.prefill_rows_when_decoding = pick(1, 16);
+  if (pick(0, 1) == 0) config.prefill_rows_alone = pick(1, 24);
   config.prefix_cache = pick(0, 9) > 0;
   if (pick(0, 3) == 0) {
     config.chunk_grid_rows = config.block_tokens * pick(1, 2);
     config.prefill_rows_when_decoding = *config.chunk_grid_rows + pick(0, 8);
     config.max_rows = config.max_sequences - 1 + *config.chunk_grid_rows + pick(0, 16);
+    config.prefill_rows_alone = config.max_rows;
   }
   for (int c = pick(1, 3); c > 0; --c) {
     SchedClass cache_class;

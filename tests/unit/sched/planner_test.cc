@@ -144,10 +144,118 @@ TEST(Planner, EveryStreamGetsItsRowAndPromptsShareTheRest) {
     EXPECT_EQ(desk.rows_of(late), chunk);
     EXPECT_EQ(plan.decode_rows, 3);
   }
-  desk.state().set_prefill_rows_when_decoding(2);
+  desk.state().set_prefill_rows(2, 32);
   SequenceId next = desk.add(Desk::request(9, 4, 2000));
   desk.step();
   EXPECT_EQ(desk.rows_of(next), 2);
+}
+
+/// Steps until the sequence has its first token; at most 1000.
+int32_t steps_to_first_token(Desk& desk, SequenceId id) {
+  for (int32_t steps = 1; steps <= 1000; ++steps) {
+    desk.step();
+    if (!desk.state().contains(id) || desk.state().sequence(id).committed > desk.state().sequence(id).prompt_tokens) {
+      return steps;
+    }
+  }
+  return 1001;
+}
+
+SchedConfig long_prompts() {
+  SchedConfig config = Desk::config(1000);
+  config.context_tokens = 1024;
+  return config;
+}
+
+// SCHED-11
+TEST(Planner, AShortPromptDoesNotWaitForALongOneToEnd) {
+  for (int32_t streams : {0, 3}) {
+    Desk desk(long_prompts());
+    for (int32_t i = 0; i < streams; ++i) desk.add(Desk::request(4, 500, 20'000 + 100 * i));
+    if (streams > 0) desk.step();
+    const SequenceId first = desk.add(Desk::request(900, 4));
+    desk.step();
+    const SequenceId second = desk.add(Desk::request(900, 4, 2000));  // waits, and is no obstacle either
+    const SequenceId brief = desk.add(Desk::request(4, 4, 5000));
+    EXPECT_EQ(steps_to_first_token(desk, brief), 1) << streams;
+    EXPECT_GE(desk.rows_of(first), streams > 0 ? 4 : 16) << streams;
+    EXPECT_EQ(desk.rows_of(second), 0) << streams;
+  }
+}
+
+// SCHED-11: what counts is what is left to compute, not how long the prompt is.
+TEST(Planner, ALongPromptOfWhichLittleIsLeftIsAShortOne) {
+  Desk desk(long_prompts());
+  desk.add(Desk::request(800, 1));
+  desk.run_out();
+  desk.add(Desk::request(900, 4, 3000));
+  desk.step();
+  desk.add(Desk::request(500, 4, 5000));
+  const SequenceId cached = desk.add(Desk::request(801, 4));
+  EXPECT_EQ(steps_to_first_token(desk, cached), 1);
+  EXPECT_EQ(desk.state().sequence(cached).hit_tokens, 800);
+}
+
+// SCHED-11: however many short prompts come, the oldest has half of the rows, and then the next.
+TEST(Planner, ShortPromptsNeverStarveALongOne) {
+  Desk desk(long_prompts());
+  std::vector<SequenceId> longs;
+  for (int32_t i = 0; i < 3; ++i) longs.push_back(desk.add(Desk::request(640, 2, 2000 * i)));
+  int32_t next = 10'000;
+  for (int32_t i = 0; i < 3; ++i) {
+    for (int32_t step = 0; step < 640 / 16 + 2; ++step) {
+      while (desk.state().waiting().size() < 8) desk.add(Desk::request(16, 1, next += 100));
+      desk.step();
+    }
+    EXPECT_TRUE(std::ranges::count(desk.ended, longs[static_cast<size_t>(i)])) << i;
+  }
+  EXPECT_GE(desk.ended.size(), 100U);  // of the short ones
+}
+
+// SCHED-11, and precedence: a prompt of higher priority does not share.
+TEST(Planner, APromptOfHigherPriorityGoesBeforeOneThatRuns) {
+  Desk desk(long_prompts());
+  const SequenceId low = desk.add(Desk::request(900, 4));
+  desk.step();
+  NewSequence urgent = Desk::request(70, 4, 2000);
+  urgent.priority = 1;
+  const SequenceId high = desk.add(std::move(urgent));
+  desk.step();
+  EXPECT_EQ(desk.rows_of(high), 32);
+  EXPECT_EQ(desk.rows_of(low), 0);
+  desk.step();
+  desk.step();
+  EXPECT_EQ(desk.rows_of(high), 6);
+  EXPECT_EQ(desk.rows_of(low), 26);
+}
+
+// SCHED-8: a key that asks for little at a time is at most a step ahead of one that asks for much.
+TEST(Planner, ShortPromptsOfOneKeyAreNoWayAroundTheShareOfAnother) {
+  SchedConfig config = long_prompts();
+  config.max_sequences = 4;
+  Desk desk(config);
+  std::array<int64_t, 3> rows{};
+  std::array<int32_t, 3> asked{};
+  std::map<SequenceId, size_t> key_of;
+  int32_t next = 0;
+  const auto ask = [&](size_t key, int32_t prompt) {
+    NewSequence request = Desk::request(prompt, 1, 1000 * ++next);
+    request.fair_key = key;
+    key_of[desk.add(std::move(request))] = key;
+    ++asked[key];
+  };
+  for (int step = 0; step < 600; ++step) {
+    while (asked[0] < 10) ask(0, 16);
+    while (asked[1] < 10) ask(1, 240);
+    while (asked[2] < 10) ask(2, 240);
+    for (const PlannedRows& planned : desk.step().rows) rows[key_of[planned.sequence]] += planned.rows;
+    for (SequenceId id : desk.ended) --asked[key_of[id]];
+    desk.ended.clear();
+  }
+  EXPECT_GT(rows[0], 4000);
+  for (size_t key : {1U, 2U}) {
+    EXPECT_NEAR(static_cast<double>(rows[key]) / static_cast<double>(rows[0]), 1, 0.1) << key;
+  }
 }
 
 // SCHED-6: n choices of one request compute their prompt once.
@@ -157,11 +265,14 @@ TEST(Planner, ChoicesWaitForTheFirstOneAndShareItsPrompt) {
   std::vector<SequenceId> others;
   for (int i = 0; i < 3; ++i) others.push_back(desk.add(Desk::request(41, 4)));
   SequenceId stranger = desk.add(Desk::request(3, 4, 900));
-  EXPECT_EQ(desk.step().rows.size(), 1U);  // 32 of the first prompt's 41 rows: the whole step
-  desk.step();                             // its last 9; the stranger overtakes those who wait for it
-  EXPECT_EQ(desk.rows_of(first), 9);
+  desk.step();  // the stranger overtakes those who wait for the first
+  EXPECT_EQ(desk.rows_of(first), 29);
   EXPECT_EQ(desk.rows_of(stranger), 3);
-  for (SequenceId id : others) EXPECT_EQ(desk.rows_of(id), 0);
+  for (int32_t chunk : {8, 4}) {  // beside the stranger's decode row
+    desk.step();
+    EXPECT_EQ(desk.rows_of(first), chunk);
+    for (SequenceId id : others) EXPECT_EQ(desk.rows_of(id), 0);
+  }
   desk.step();
   for (SequenceId id : others) EXPECT_EQ(desk.state().sequence(id).hit_tokens, 40);
   desk.run_out();
