@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "api/backend_choice.h"
 #include "app/commands.h"
 #include "app/known_models.h"
 #include "app/machine.h"
@@ -70,10 +71,17 @@ void examine_memory(const Machine& machine, std::vector<Finding>& findings) {
 
 void examine_backends(const Machine& machine, std::vector<Finding>& findings) {
   findings.push_back({Verdict::kGood, "backend cpu", "built", ""});
-  findings.push_back({machine.nvidia_driver.empty() ? Verdict::kGood : Verdict::kWarning, "backend cuda",
-                      machine.nvidia_driver.empty() ? "not built, and no NVIDIA driver here"
-                                                    : "not built; driver: " + machine.nvidia_driver,
-                      machine.nvidia_driver.empty() ? "" : "this version runs on the CPU only"});
+  const BackendPresence cuda = cuda_presence();
+  const bool driver = !machine.nvidia_driver.empty();
+  if (cuda.built && !cuda.devices.empty()) {
+    findings.push_back({Verdict::kGood, "backend cuda", "built; " + cuda.devices, ""});
+  } else if (cuda.built) {
+    findings.push_back({driver ? Verdict::kWarning : Verdict::kGood, "backend cuda", "built; " + cuda.reason, ""});
+  } else {
+    findings.push_back({driver ? Verdict::kWarning : Verdict::kGood, "backend cuda",
+                        driver ? "not built; driver: " + machine.nvidia_driver : "not built, and no NVIDIA driver here",
+                        driver ? "this build runs on the CPU only; configure it with VERNIER_CUDA=ON" : ""});
+  }
   findings.push_back({Verdict::kGood, "backend mlx", "not built", ""});
 }
 

@@ -3,7 +3,7 @@
 namespace vernier {
 namespace {
 
-constexpr std::string_view kOneDevice = "not needed: all layers run on the device that the build is for";
+constexpr std::string_view kOneDevice = "not needed: all layers run on one device; --backend and --device choose it";
 constexpr std::string_view kOneProcess = "not built: one process on one machine runs the whole model";
 constexpr std::string_view kAsStored =
     "not needed: weights stay in the numbers they are stored in; --numerics exact computes in float32";

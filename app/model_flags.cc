@@ -15,6 +15,7 @@ namespace vernier {
 
 void ModelFlags::add_to(CLI::App& command) {
   command.add_option("MODEL", model, "A GGUF file, a Hugging Face folder, or a short name")->required();
+  add_backend_to(command);
   command.add_option("--numerics", numerics, "fast: activations may be quantised inside a product; exact: float32")
       ->capture_default_str();
   command
@@ -47,6 +48,28 @@ void ModelFlags::add_quantization_to(CLI::App& command) {
                      "Quantises linear weights while they are loaded, to one of " + quant_target_names());
   command.add_flag("--quantize-head", quantize_head, "With --quantization: the head's own matrix, too");
   command.add_option("--keep", keep, "With --quantization: module that stays as it is; * stands for anything");
+}
+
+void ModelFlags::add_backend_to(CLI::App& command) {
+  command
+      .add_option(
+          "--backend", backend,
+          "What computes: cpu, cuda (an NVIDIA GPU), auto (cuda where this build has it and a GPU answers, else "
+          "cpu) or reference (float64, slow)")
+      ->capture_default_str();
+  command.add_option("--device", device, "With --backend cuda: which GPU, from 0")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1023));
+}
+
+Result<BackendOptions> ModelFlags::backend_options() const {
+  BackendOptions options;
+  options.name = backend;
+  options.device = device;
+  options.threads = global_options().threads;
+  options.isa = global_options().isa;
+  TRY_BIND(options.numerics, parse_numerics("--numerics", numerics));
+  return options;
 }
 
 void ModelFlags::add_fallback_flag(CLI::App& command) {
@@ -114,9 +137,7 @@ template <class Model>
 Result<std::unique_ptr<Model>> load_as(const ModelFlags& flags) {
   TRY_BIND(std::string path, find_model(flags.model));
   LoadOptions options;
-  options.backend.threads = global_options().threads;
-  options.backend.isa = global_options().isa;
-  TRY_BIND(options.backend.numerics, parse_numerics("--numerics", flags.numerics));
+  TRY_BIND(options.backend, flags.backend_options());
   if (!flags.quantization.empty()) {
     TRY_BIND(QuantTarget target, find_quant_target("--quantization", flags.quantization));
     options.quantise = QuantiseRequest{std::move(target), flags.quantize_head, flags.keep, false,

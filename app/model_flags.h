@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "api/backend_choice.h"
 #include "api/kernel_fallbacks.h"
 #include "api/loaded_encoder.h"
 #include "api/loaded_model.h"
@@ -17,6 +18,8 @@ namespace vernier {
 /// The flags of every command that runs a model.
 struct ModelFlags {
   std::string model;
+  std::string backend = "cpu";
+  int device = 0;
   std::string numerics = "fast";
   std::string kv_cache_dtype = "auto";
   std::string quantization;  ///< empty: as the checkpoint is
@@ -35,9 +38,13 @@ struct ModelFlags {
   void add_fallback_flag(CLI::App& command);
   /// Logs what --on-fallback wants to be told of; an error where it refuses.
   Status check_fallbacks(std::span<const KernelFallback> fallbacks) const;
-  /// MODEL, --numerics, --max-model-len, what is asked of the cache, --quantization and what it leaves.
+  /// MODEL, --backend, --device, --numerics, --max-model-len, what is asked of the cache, --quantization and what it
+  /// leaves.
   void add_to(CLI::App& command);
   void add_quantization_to(CLI::App& command);
+  void add_backend_to(CLI::App& command);
+  /// What is asked of the device, with the program's threads and instruction set.
+  Result<BackendOptions> backend_options() const;
   Result<CacheOptions> cache_options() const;
   Result<int32_t> context_tokens(const DecoderSpec& spec) const;
   /// With the cache planned; tells what a person should know of it.

@@ -37,13 +37,10 @@ Status run_verify(const VerifyFlags& flags) {
   TRY_BIND(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::open(path));
   TRY_BIND(Config config, checkpoint->config());
   TRY_BIND(DecoderSpec spec, read_decoder(config));
-  BackendOptions options;
-  options.threads = global_options().threads;
-  options.isa = global_options().isa;
-  TRY_BIND(options.numerics, parse_numerics("--numerics", flags.model.numerics));
+  TRY_BIND(BackendOptions options, flags.model.backend_options());
   TRY_BIND(std::unique_ptr<Backend> tested, make_backend(options));
   std::unique_ptr<Backend> unquantised;
-  if (options.numerics == Numerics::kFast) {
+  if (tested->features().numerics == Numerics::kFast) {
     options.numerics = Numerics::kExact;
     TRY_BIND(unquantised, make_backend(options));
   }

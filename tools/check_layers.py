@@ -6,6 +6,8 @@ Reads layers.toml. Reports file:line for each breach:
   - a vernier_room(... DEPENDS ...) that no arrow allows;
   - an #if on a backend or an instruction set outside src/backends/;
   - the environment read outside app/;
+  - a pointer to bytes in a header of a GPU's kernels other than views.h, where codes stand beside their scales (runtime.h
+    copies memory that it does not read);
   - a type that two headers define, since all rooms share one namespace (kernels/ of one instruction set each apart);
   - a room without a README.md, and a room that layers.toml does not know.
 
@@ -25,6 +27,9 @@ MACHINE = re.compile(
 )
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\benviron\b")
 TYPE = re.compile(r"^(?:class|struct|enum class|union) (?:\[\[\w+\]\] |alignas\(\d+\) )?(\w+)\b(?!::)(?!<)(?=.*\{|[^;]*$)")
+BYTES = re.compile(r"\b(?:std::byte|(?:unsigned |signed )?char|u?int8_t|void)\s*(?:const\s*)?\*")
+BORDER = re.compile(r"src/backends/(?:cuda|mlx)/kernels/(?!views\.h|runtime\.h)\w+\.h$")
+HOST_AND_DEVICE = "VERNIER_ANYWHERE"  # a kernel's own function: nothing crosses by it
 SOURCES = {".h", ".hpp", ".cc", ".cpp", ".cu", ".cuh", ".inc", ".mm"}
 
 
@@ -105,6 +110,8 @@ def check_file(layers, room, relative, text):
         condition = CONDITION.match(line)
         if condition and not room.startswith("backends/") and MACHINE.search(condition.group(1)):
             breaches.append(f"{place}: #if on a backend or an instruction set outside src/backends/")
+        if BORDER.match(relative.as_posix()) and HOST_AND_DEVICE not in text and BYTES.search(line):
+            breaches.append(f"{place}: a bare pointer to bytes crosses to a kernel; codes and scales go as one view")
         if room != "app" and ENVIRONMENT.search(re.sub(r'"(?:\\.|[^"\\])*"', '""', line)):
             breaches.append(f"{place}: the environment is read in app/ only and becomes Options")
     return breaches

@@ -7,7 +7,8 @@ RESULTS holds one folder for each run (native, avx2, ...). A run's folder has `c
 XML file of each GoogleTest program (GTEST_OUTPUT=xml:FOLDER/). Every GoogleTest case counts one; a ctest entry without
 such a file (a script, a compile test, a program that crashed before it could write one) counts one. A program that
 fails although each of its cases passed (a sanitizer's report at exit, say) counts one failure more.
-RESULTS/checks.txt has one line for each check that is no test: `passed NAME` or `failed NAME`.
+RESULTS/checks.txt has one line for each check that is no test: `passed NAME`, `failed NAME` or
+`skipped NAME: REASON`.
 Exit code 1 if anything failed or if nothing ran.
 """
 
@@ -85,6 +86,8 @@ class Totals:
             verdict, name = line.split(" ", 1)
             if verdict == "passed":
                 self.passed += 1
+            elif verdict == "skipped":
+                self.skipped.append(name)
             else:
                 self.failed.append(name)
 

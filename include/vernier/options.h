@@ -12,7 +12,7 @@ inline namespace api {
 
 /// How a model is opened. An empty text and a zero are defaults.
 struct Options {
-  std::string backend;   ///< "cpu"; "reference" computes slowly, in float64
+  std::string backend;   ///< "cpu"; "cuda", "auto"; "reference" computes slowly, in float64
   std::string isa;       ///< "baseline", "avx2", "avx512", "amx"; else the best of the machine
   std::string numerics;  ///< "fast": activations may be quantised in a product; "exact"
   std::string kv_type;   ///< stored type of keys and values: "auto", "f32", "f16", "bf16", "fp8_e4m3", "fp8_e5m2"

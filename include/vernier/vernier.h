@@ -70,7 +70,7 @@ typedef void (*vernier_progress_callback)(void* user, int64_t done_bytes, int64_
 /* Made by vernier_engine_options_init; what is null or zero is the default. */
 typedef struct vernier_engine_options {
   size_t struct_size;   /* sizeof(vernier_engine_options) */
-  const char* backend;  /* "cpu" (default); "reference" computes slowly, in float64 */
+  const char* backend;  /* "cpu" (default); "cuda", "auto"; "reference": float64, slow */
   const char* isa;      /* of the CPU: "baseline", "avx2", "avx512", "amx"; default: the best that the machine has */
   const char* numerics; /* "fast" (default): activations may be quantised in a product; "exact": float32 */
   const char* kv_type;  /* stored type of keys and values: "auto" (default: the checkpoint's, else f16), "f32",

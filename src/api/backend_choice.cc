@@ -1,18 +1,57 @@
 #include "api/backend_choice.h"
 
+#include <fmt/ranges.h>
+
 #include "backends/absent/absent.h"
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cuda/cuda_entry.h"
+#include "base/log.h"
 #include "ops/ref_backend.h"
 
 namespace vernier {
+namespace {
+
+/// auto: a GPU that cannot be had is no error; that there is none is said where somebody may expect one.
+Result<std::string> choose_name() {
+  if (!cuda_is_built()) return std::string("cpu");
+  const auto devices = list_cuda_devices();
+  if (devices.ok()) return std::string("cuda");
+  log_info("--backend auto runs on the CPU: {}", devices.error().message);
+  return std::string("cpu");
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Backend>> make_backend(const BackendOptions& options) {
+  if (options.name == "auto") {
+    BackendOptions chosen = options;
+    TRY_BIND(chosen.name, choose_name());
+    return make_backend(chosen);
+  }
+  if (options.device != 0 && options.name != "cuda") {
+    return invalid_argument("device {} is a GPU's number; it goes with the cuda backend, not with {}", options.device,
+                            options.name);
+  }
   if (options.name == "cpu") {
     return CpuBackend::make({.threads = options.threads, .isa = options.isa, .numerics = options.numerics});
   }
   if (options.name == "reference") return std::unique_ptr<Backend>(std::make_unique<RefBackend>());
+  if (options.name == "cuda" && cuda_is_built()) return make_cuda_backend({.device = options.device});
   if (options.name == "cuda" || options.name == "mlx") return make_absent_backend(options.name);
-  return invalid_argument("backend '{}' is unknown; expected cpu, cuda, mlx or reference", options.name);
+  return invalid_argument("backend '{}' is unknown; expected auto, cpu, cuda, mlx or reference", options.name);
+}
+
+BackendPresence cuda_presence() {
+  BackendPresence presence;
+  presence.built = cuda_is_built();
+  if (!presence.built) return presence;
+  const auto devices = list_cuda_devices();
+  if (devices.ok()) {
+    presence.devices = fmt::format("{}", fmt::join(*devices, "; "));
+  } else {
+    presence.reason = devices.error().message;
+  }
+  return presence;
 }
 
 }  // namespace vernier

@@ -8,13 +8,22 @@
 namespace vernier {
 
 struct BackendOptions {
-  std::string name = "cpu";  ///< cpu, cuda, mlx; reference: float64, slow, the judge of the others
+  std::string name = "cpu";  ///< cpu, cuda, mlx; auto: cuda where it can be, else cpu; reference: float64, the judge
   int threads = 0;           ///< 0: one for each usable core
   std::string isa;           ///< of the CPU backend; empty: the best that the machine has
+  int device = 0;            ///< of the CUDA backend
   Numerics numerics = Numerics::kFast;
 };
 
-/// The one place that names backends. Refuses what this build does not have, with what to use instead.
+/// The one place that names backends. Refuses what this build or this machine does not have, with what to use instead.
 Result<std::unique_ptr<Backend>> make_backend(const BackendOptions& options);
+
+/// What this build and this machine have of a backend.
+struct BackendPresence {
+  bool built = false;
+  std::string devices;  ///< that answer, joined; empty: none
+  std::string reason;   ///< why none does
+};
+BackendPresence cuda_presence();
 
 }  // namespace vernier

@@ -6,6 +6,9 @@
 #include <vector>
 
 #include "backends/cpu/cpu_backend.h"
+#ifdef VERNIER_TEST_CUDA
+#include "backends/cuda/cuda_entry.h"
+#endif
 #include "ops/ref_backend.h"
 #include "testing/isa.h"
 
@@ -19,18 +22,40 @@ struct BackendCase {
 
   Result<std::unique_ptr<Backend>> make() const {
     if (name == "reference") return std::unique_ptr<Backend>(std::make_unique<RefBackend>());
+#ifdef VERNIER_TEST_CUDA
+    if (name == "cuda_exact") return make_cuda_backend({});
+#endif
     return CpuBackend::make({.threads = threads, .isa = requested_isa(), .numerics = numerics});
   }
 };
 
-/// Every fast backend of this build, under the instruction set that this run asks for.
+/// Why there are no cases of the CUDA backend; empty where there are. One test of a suite skips with it.
+inline std::string why_no_cuda_cases() {
+#ifdef VERNIER_TEST_CUDA
+  static const Result<std::vector<std::string>> devices = list_cuda_devices();
+  return devices.ok() ? "" : devices.error().message;
+#else
+  return "this build has no CUDA backend";
+#endif
+}
+
+inline std::vector<BackendCase> cuda_cases() {
+  if (!why_no_cuda_cases().empty()) return {};
+  return {{"cuda_exact", Numerics::kExact, 1}};
+}
+
+/// Every fast backend of this build, under the instruction set that this run asks for; GPUs as far as one answers.
 inline std::vector<BackendCase> backend_cases() {
-  return {{"cpu_exact", Numerics::kExact, 2}, {"cpu_fast", Numerics::kFast, 2}};
+  std::vector<BackendCase> cases = cuda_cases();
+  cases.insert(cases.end(), {{"cpu_exact", Numerics::kExact, 2}, {"cpu_fast", Numerics::kFast, 2}});
+  return cases;
 }
 
 /// Backends that keep activations in float32 or better: the reference, and each fast one under exact numerics.
 inline std::vector<BackendCase> exact_backends() {
-  return {{"reference", Numerics::kExact, 1}, {"cpu_exact", Numerics::kExact, 2}};
+  std::vector<BackendCase> cases = cuda_cases();
+  cases.insert(cases.end(), {{"reference", Numerics::kExact, 1}, {"cpu_exact", Numerics::kExact, 2}});
+  return cases;
 }
 
 /// For test names.

@@ -46,7 +46,7 @@ class LoadedModelTest : public ::testing::Test {
   testing::TempFolder folder_;
 };
 
-Result<std::unique_ptr<Backend>> backend_called(const char* name) {
+Result<std::unique_ptr<Backend>> backend_called(const std::string& name) {
   BackendOptions options;
   options.name = name;
   return make_backend(options);
@@ -55,6 +55,7 @@ Result<std::unique_ptr<Backend>> backend_called(const char* name) {
 // API-1: no backend takes another's place without a word.
 TEST(MakeBackend, WhatIsNotThereIsRefusedByName) {
   for (const char* name : {"cuda", "mlx"}) {
+    if (std::string(name) == "cuda" && !cuda_presence().devices.empty()) continue;  // it is there
     auto backend = backend_called(name);
     ASSERT_FALSE(backend.ok());
     EXPECT_THAT(backend.error().message, AllOf(HasSubstr(name), HasSubstr("cpu")));

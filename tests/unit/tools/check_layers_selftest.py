@@ -60,6 +60,14 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(self.breaches("src/server/b.h", "struct Admission;\nstruct Inner {\n};\n"), [])
         self.assertEqual(self.breaches("src/backends/cpu/kernels/b.h", "struct Admission {\n};\n"), [])
 
+    # CUDA-7: codes cross to a kernel with their scales or not at all.
+    def test_no_bare_bytes_cross_to_a_gpu_kernel(self):
+        for pointer in ["const std::byte* codes", "uint8_t *codes", "void const* codes", "const unsigned char* codes"]:
+            self.assert_breach("src/backends/cuda/kernels/launch.h", f"#pragma once\nint launch({pointer});\n", 2)
+            for path in ["src/backends/cuda/kernels/views.h", "src/backends/cuda/a.h", "src/backends/cpu/kernels/b.h"]:
+                self.assertEqual(self.breaches(path, f"struct View {{ {pointer}; }};\n"), [])
+        self.assertEqual(self.breaches("src/backends/cuda/kernels/launch.h", "int launch(const float* x);\n"), [])
+
     def test_a_commented_include_is_none(self):
         self.assertEqual(self.breaches("src/base/a.cc", '// #include "tensor/a.h"\n/*\n#include "ops/a.h"\n*/\n'), [])
 

@@ -41,6 +41,10 @@ class TestReport(unittest.TestCase):
         code, lines = self.report('<testcase name="p" status="run"/>', [("p", PASSED + SKIPPED)], "passed layers\n")
         self.assertEqual((code, lines), (0, ["skipped: [native] p S.C: no model", "2 passed, 0 failed, 1 skipped"]))
 
+    def test_a_check_may_be_skipped_by_name(self):
+        code, lines = self.report('<testcase name="p" status="run"/>', checks="skipped kernels: no compiler\n")
+        self.assertEqual((code, lines), (0, ["skipped: kernels: no compiler", "1 passed, 0 failed, 1 skipped"]))
+
     def test_failures_fail(self):
         code, lines = self.report('<testcase name="p" status="fail"><failure/></testcase>', [("p", PASSED + FAILED)])
         self.assertEqual((code, lines[-1]), (1, "1 passed, 1 failed, 0 skipped"))

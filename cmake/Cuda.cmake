@@ -1,0 +1,18 @@
+# The CUDA language, where the backend is asked for. The runtime is linked statically and opens the driver itself: a program
+# that was built so starts on a machine without a GPU, and says there what is missing.
+if(NOT VERNIER_CUDA)
+  return()
+endif()
+set(VERNIER_CUDA_ARCHS "90a-real" CACHE STRING "Architectures that the CUDA kernels are built for")
+if(NOT CMAKE_CUDA_COMPILER)
+  find_program(CMAKE_CUDA_COMPILER nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  if(NOT CMAKE_CUDA_COMPILER)
+    message(FATAL_ERROR "VERNIER_CUDA needs nvcc 12.8 or newer, and none is in PATH, $CUDA_HOME or /usr/local/cuda")
+  endif()
+endif()
+set(CMAKE_CUDA_ARCHITECTURES "${VERNIER_CUDA_ARCHS}")
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+if(CCACHE_PROGRAM)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+endif()
+enable_language(CUDA)

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "backends/cuda/cuda_kv.h"
+#include "backends/cuda/cuda_step.h"
+#include "backends/cuda/kernel_choice.h"
+
+namespace vernier {
+
+/// A step's attention: queries are normed and turned, keys and values written, in one launch; then each row's ranges of
+/// keys are walked by one block, or taken side by side and merged where there are few rows. Both do a row's operations
+/// in one order. One thread.
+class CudaAttention {
+ public:
+  CudaAttention(CudaDevice& device, LaunchLog& log, CudaStep& step)
+      : device_(device), log_(log), step_(step), rope_(device, log) {}
+
+  void begin() { rope_.begin(); }
+  /// From qkv [rows, q | k | v] to out [rows, heads * head_dim].
+  void run(const AttnLayer& layer, CudaKvStore& kv, cuda::ConstRows qkv, cuda::Rows out);
+  /// From q [rows, heads * query_dim] and compressed [rows, row_dim] to out [rows, heads * value_dim].
+  void run_latent(const LatentLayer& layer, CudaKvStore& kv, cuda::ConstRows q, cuda::ConstRows compressed,
+                  cuda::Rows out);
+
+ private:
+  cuda::AttendPrepareCall prepare(const AttnLayer& layer, CudaKvStore& kv, cuda::ConstRows qkv);
+  void attend(const cuda::AttendCall& call, const AttnSpec& spec);
+
+  CudaDevice& device_;
+  LaunchLog& log_;
+  CudaStep& step_;
+  CudaRope rope_;
+  DeviceScratch queries_, fresh_keys_, fresh_values_, parts_;
+  DeviceScratch latent_rows_, latent_means_;
+};
+
+/// x times a matrix, part by part.
+void multiply_parts(CudaDevice& device, LaunchLog& log, const PackedMatrix& matrix, const float* bias,
+                    cuda::ConstRows x, int64_t rows, cuda::Rows out, bool add = false);
+
+}  // namespace vernier

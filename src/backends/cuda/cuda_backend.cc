@@ -1,0 +1,64 @@
+#include "backends/cuda/cuda_backend.h"
+
+#include <utility>
+
+#include "backends/cuda/cuda_kv.h"
+#include "backends/cuda/cuda_limits.h"
+#include "backends/cuda/cuda_matrix.h"
+#include "backends/cuda/cuda_ops.h"
+#include "backends/cuda/kernel_choice.h"
+
+namespace vernier {
+
+Result<std::unique_ptr<Backend>> CudaBackend::make(const CudaOptions& options) {
+  TRY_BIND(std::unique_ptr<CudaDevice> device, CudaDevice::open(options.device, options.most_bytes));
+  return std::unique_ptr<Backend>(new CudaBackend(std::move(device)));
+}
+
+Features CudaBackend::features() const {
+  const cuda::DeviceFacts& facts = device_->facts();
+  return {fmt::format("{}, {} multiprocessors", facts.name, facts.multiprocessors),
+          fmt::format("sm{}{}", facts.major, facts.minor), 1, Numerics::kExact};
+}
+
+Result<std::shared_ptr<const PackedMatrix>> CudaBackend::pack(std::span<const QTensor> segments, PackUse) {
+  TRY_STATUS(device_->use());
+  TRY_BIND(std::shared_ptr<const CudaMatrix> matrix, CudaMatrix::make(*device_, segments));
+  return std::shared_ptr<const PackedMatrix>(std::move(matrix));
+}
+
+Result<std::shared_ptr<const PackedVector>> CudaBackend::upload(std::span<const float> values) {
+  TRY_STATUS(device_->use());
+  TRY_BIND(std::shared_ptr<const CudaVector> vector, CudaVector::make(*device_, values));
+  return std::shared_ptr<const PackedVector>(std::move(vector));
+}
+
+Result<std::unique_ptr<KvStore>> CudaBackend::make_kv(const KvLayout& layout) {
+  TRY_STATUS(device_->use());
+  TRY_BIND(std::unique_ptr<CudaKvStore> store, CudaKvStore::make(*device_, layout));
+  return std::unique_ptr<KvStore>(std::move(store));
+}
+
+Result<std::unique_ptr<Ops>> CudaBackend::make_ops(KvStore& kv, int64_t max_rows) {
+  auto* store = dynamic_cast<CudaKvStore*>(&kv);
+  CHECK(store != nullptr, "the cache belongs to another backend");
+  CHECK(max_rows >= 1, "steps of at most {} rows", max_rows);
+  if (const Reason reason = judge_product_rows(1, max_rows); reason.code != ReasonCode::kChosen) {
+    return unsupported("steps of {} rows: {}", max_rows, reason.detail);
+  }
+  return std::unique_ptr<Ops>(std::make_unique<CudaOps>(*device_, *store, max_rows));
+}
+
+std::vector<Choice> CudaBackend::explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const {
+  return explain_cuda_linear(matrix, batch_rows);
+}
+
+Choice CudaBackend::explain_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) const {
+  return explain_cuda_attend(spec, cache, batch_rows);
+}
+
+Result<MachineLimits> CudaBackend::measure_limits(int64_t) {
+  return measure_cuda_limits(*device_);
+}
+
+}  // namespace vernier

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+
+#include "backends/cuda/cuda_device.h"
+#include "backends/cuda/cuda_entry.h"
+#include "ops/backend.h"
+
+namespace vernier {
+
+/// One NVIDIA GPU. Owns its device; what it made does not outlive it. Activations are float32 whatever the numerics
+/// that are asked for. One thread at a time.
+class CudaBackend final : public Backend {
+ public:
+  /// Refuses a machine without a GPU, and a device that is not there.
+  static Result<std::unique_ptr<Backend>> make(const CudaOptions& options);
+
+  std::string_view name() const override { return "cuda"; }
+  Features features() const override;
+  Result<std::shared_ptr<const PackedMatrix>> pack(std::span<const QTensor> segments, PackUse use) override;
+  Result<std::shared_ptr<const PackedVector>> upload(std::span<const float> values) override;
+  Result<std::unique_ptr<KvStore>> make_kv(const KvLayout& layout) override;
+  Result<std::unique_ptr<Ops>> make_ops(KvStore& kv, int64_t max_rows) override;
+  std::vector<Choice> explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const override;
+  Choice explain_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) const override;
+  /// Over buffers of its own size.
+  Result<MachineLimits> measure_limits(int64_t buffer_bytes) override;
+
+ private:
+  explicit CudaBackend(std::unique_ptr<CudaDevice> device) : device_(std::move(device)) {}
+
+  std::unique_ptr<CudaDevice> device_;
+};
+
+}  // namespace vernier

@@ -1,0 +1,167 @@
+#include "backends/cuda/cuda_experts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/cuda/cuda_attention.h"
+#include "backends/cuda/cuda_matrix.h"
+#include "backends/cuda/kernel_choice.h"
+
+namespace vernier {
+
+cuda::GateRule gate_rule(const GateSpec& spec) {
+  CHECK(spec.slope == 1 || spec.act == Act::kSilu, "a slope of {} of an activation other than silu", spec.slope);
+  cuda::GateRule rule;
+  rule.act = spec.act == Act::kSilu   ? cuda::Activation::kSilu
+             : spec.act == Act::kGelu ? cuda::Activation::kGelu
+                                      : cuda::Activation::kGeluTanh;
+  rule.limit = spec.limit > 0 ? spec.limit : 0;
+  rule.slope = spec.slope;
+  rule.up_offset = spec.up_offset;
+  return rule;
+}
+
+Result<std::unique_ptr<CudaExperts::Table>> CudaExperts::make_table(
+    std::vector<std::shared_ptr<const PackedMatrix>> matrices,
+    std::vector<std::shared_ptr<const PackedVector>> biases) {
+  auto table = std::make_unique<Table>();
+  std::vector<std::vector<cuda::QView>> views;  // of each group
+  for (size_t expert = 0; expert < matrices.size(); ++expert) {
+    for (const CudaRows& part : CudaMatrix::of(*matrices[expert]).parts()) {
+      auto it = std::ranges::find_if(table->groups, [&](const Group& group) {
+        return group.first_output == part.first_output && group.kind == part.view.kind;
+      });
+      if (it == table->groups.end()) {
+        table->groups.push_back({part.first_output, 0, part.view.kind, {}, {}});
+        views.emplace_back(matrices.size());
+        it = table->groups.end() - 1;
+      }
+      it->most_outputs = std::max(it->most_outputs, part.view.rows);
+      views[static_cast<size_t>(it - table->groups.begin())][expert] = part.view;
+    }
+  }
+  for (size_t i = 0; i < table->groups.size(); ++i) {
+    Group& group = table->groups[i];
+    std::vector<const float*> numbers;
+    for (size_t expert = 0; expert < matrices.size(); ++expert) {
+      const float* bias = CudaVector::numbers(biases[expert].get(), matrices[expert]->rows());
+      numbers.push_back(bias == nullptr ? nullptr : bias + group.first_output);
+    }
+    TRY_BIND(group.views, device_.take_copy(std::as_bytes(std::span(std::as_const(views[i]))), "experts' views"));
+    TRY_BIND(group.biases, device_.take_copy(std::as_bytes(std::span(std::as_const(numbers))), "experts' biases"));
+  }
+  table->matrices = std::move(matrices);
+  table->biases = std::move(biases);
+  return table;
+}
+
+/// The table of these weights, made when they are met first. Null, and the log says why, where it cannot be.
+template <Split S>
+const CudaExperts::Table* CudaExperts::table(const std::vector<Weight<S>>& weights) {
+  for (const auto& known : tables_) {
+    const bool same = std::ranges::equal(known->matrices, weights, {}, {}, &Weight<S>::matrix) &&
+                      std::ranges::equal(known->biases, weights, {}, {}, &Weight<S>::bias);
+    if (same) return known.get();
+  }
+  std::vector<std::shared_ptr<const PackedMatrix>> matrices;
+  std::vector<std::shared_ptr<const PackedVector>> biases;
+  for (const Weight<S>& weight : weights) {
+    matrices.push_back(weight.matrix);
+    biases.push_back(weight.bias);
+  }
+  Result<std::unique_ptr<Table>> made = make_table(std::move(matrices), std::move(biases));
+  if (!made.ok()) {
+    log_.fail(std::move(made).error());
+    return nullptr;
+  }
+  tables_.push_back(std::move(made).value());
+  return tables_.back().get();
+}
+
+void CudaExperts::multiply(const Table& table, const int32_t* first, const int32_t* source_rows, cuda::ConstRows x,
+                           cuda::Rows out) {
+  for (const Group& group : table.groups) {
+    cuda::GroupedProductCall call;
+    call.kind = group.kind;
+    call.weights = group.views.as<const cuda::QView>();
+    call.biases = group.biases.as<const float* const>();
+    call.first = first;
+    call.source_rows = source_rows;
+    call.matrices = static_cast<int32_t>(table.matrices.size());
+    call.most_outputs = group.most_outputs;
+    call.x = x;
+    call.out = {out.data + group.first_output, out.stride};
+    log_.launch("experts' product", [&] { return cuda::grouped_product(call, device_.stream()); });
+  }
+}
+
+void CudaExperts::choose(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows) {
+  const ExpertsSpec& spec = layer.spec;
+  const int64_t choices = rows * spec.chosen;
+  cuda::RouteCall route;
+  auto* logits = logits_.reserve<float>(device_, log_, rows * spec.experts, "a router's logits");
+  choices_.expert_of = expert_of_.reserve<int32_t>(device_, log_, choices, "choices");
+  choices_.weight_of = weight_of_.reserve<float>(device_, log_, choices, "choices");
+  choices_.first = first_.reserve<int32_t>(device_, log_, spec.experts + 1, "choices");
+  choices_.place_of = place_of_.reserve<int32_t>(device_, log_, choices, "choices");
+  choices_.row_at = row_at_.reserve<int32_t>(device_, log_, choices, "choices");
+  auto* next = next_.reserve<int32_t>(device_, log_, spec.experts, "choices");
+  if (log_.failed()) return;
+  multiply_parts(device_, log_, *layer.router.matrix, CudaVector::numbers(layer.router.bias.get(), spec.experts), x,
+                 rows, {logits, spec.experts});
+  route.logits = logits;
+  route.correction = CudaVector::numbers(layer.correction.get(), spec.experts);
+  route.rows = rows;
+  route.experts = spec.experts;
+  route.chosen = spec.chosen;
+  route.groups = spec.groups;
+  route.chosen_groups = spec.chosen_groups;
+  route.softmax = spec.score == RouterScore::kSoftmax;
+  route.normalize = spec.normalize;
+  route.best_two = spec.group_score == GroupScore::kBestTwo;
+  route.scale = spec.scale;
+  route.expert_of = choices_.expert_of;
+  route.weight_of = choices_.weight_of;
+  log_.launch("choice of experts", [&] { return cuda::route(route, device_.stream()); });
+  const cuda::PlacesCall places{choices_.expert_of, choices, spec.chosen,       spec.experts,
+                                choices_.first,     next,    choices_.place_of, choices_.row_at};
+  log_.launch("places of experts", [&] { return cuda::find_places(places, device_.stream()); });
+}
+
+void CudaExperts::run(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows, cuda::Rows out) {
+  const ExpertsSpec& spec = layer.spec;
+  const auto weighted = static_cast<size_t>(spec.weighted());
+  CHECK(layer.router.outputs() == spec.experts && layer.gate_up.size() == weighted && layer.down.size() == weighted,
+        "{}: a router of {}, {} and {} matrices for {} experts, {} of them identity", layer.name,
+        layer.router.outputs(), layer.gate_up.size(), layer.down.size(), spec.experts, spec.identity);
+  if (const Reason reason = judge_route(spec); reason.code != ReasonCode::kChosen) {
+    return log_.fail(unsupported("{}: {}; use --backend cpu", layer.name, reason.detail));
+  }
+  const int64_t choices = rows * spec.chosen, hidden = layer.router.inputs();
+  choose(layer, x, rows);
+  const Table* gate_up = table(layer.gate_up);
+  const Table* down = table(layer.down);
+  const cuda::Rows both = {gate_up_.reserve<float>(device_, log_, choices * 2 * spec.width, "gate and up"),
+                           2 * spec.width};
+  const cuda::Rows gated = {gated_.reserve<float>(device_, log_, choices * spec.width, "gated rows"), spec.width};
+  const cuda::Rows answers = {answers_.reserve<float>(device_, log_, choices * hidden, "experts' answers"), hidden};
+  if (log_.failed()) return;
+  multiply(*gate_up, choices_.first, choices_.row_at, x, both);
+  log_.launch("gate",
+              [&] { return cuda::gate(both, gate_rule(spec.gate), choices, spec.width, gated, device_.stream()); });
+  multiply(*down, choices_.first, nullptr, gated, answers);
+  cuda::CombineCall combine;
+  combine.answers = answers;
+  combine.x = x;
+  combine.expert_of = choices_.expert_of;
+  combine.weight_of = choices_.weight_of;
+  combine.place_of = choices_.place_of;
+  combine.rows = rows;
+  combine.cols = hidden;
+  combine.chosen = spec.chosen;
+  combine.weighted = spec.weighted();
+  combine.out = out;
+  log_.launch("sum of experts", [&] { return cuda::combine(combine, device_.stream()); });
+}
+
+}  // namespace vernier

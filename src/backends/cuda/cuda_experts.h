@@ -1,0 +1,64 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "backends/cuda/cuda_device.h"
+#include "ops/ops.h"
+
+namespace vernier {
+
+cuda::GateRule gate_rule(const GateSpec& spec);
+
+/// Runs a step's rows through a layer's experts: the router's product, each row's choice and the places of the chosen,
+/// all on the device; then both products, which read no weight of an expert that no row chose. A row's answers are
+/// added in order of the experts' numbers. One thread.
+class CudaExperts {
+ public:
+  CudaExperts(CudaDevice& device, LaunchLog& log) : device_(device), log_(log) {}
+
+  /// From x [rows, hidden] to out [rows, hidden].
+  void run(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows, cuda::Rows out);
+
+ private:
+  /// Parts of many matrices that begin at one output and have one kind of codes; the others' places are empty.
+  struct Group {
+    int64_t first_output = 0;
+    int64_t most_outputs = 0;
+    cuda::Codes kind = cuda::Codes::kF32;
+    DeviceBuffer views;   // [experts]
+    DeviceBuffer biases;  // [experts]
+  };
+  /// One product's matrices as its kernel reads them; keeps them alive, so that an address names one matrix.
+  struct Table {
+    std::vector<std::shared_ptr<const PackedMatrix>> matrices;
+    std::vector<std::shared_ptr<const PackedVector>> biases;
+    std::vector<Group> groups;
+  };
+
+  template <Split S>
+  const Table* table(const std::vector<Weight<S>>& weights);
+  Result<std::unique_ptr<Table>> make_table(std::vector<std::shared_ptr<const PackedMatrix>> matrices,
+                                            std::vector<std::shared_ptr<const PackedVector>> biases);
+  void multiply(const Table& table, const int32_t* first, const int32_t* source_rows, cuda::ConstRows x,
+                cuda::Rows out);
+  void choose(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows);
+
+  /// A step's choices on the device.
+  struct Choices {
+    int32_t* expert_of = nullptr;  // [rows, chosen]
+    float* weight_of = nullptr;    // [rows, chosen]
+    int32_t* first = nullptr;      // [experts + 1]
+    int32_t* place_of = nullptr;   // [rows, chosen]
+    int32_t* row_at = nullptr;     // [places]
+  };
+
+  CudaDevice& device_;
+  LaunchLog& log_;
+  std::vector<std::unique_ptr<Table>> tables_;
+  Choices choices_;
+  DeviceScratch logits_, expert_of_, weight_of_, first_, next_, place_of_, row_at_;
+  DeviceScratch gate_up_, gated_, answers_;
+};
+
+}  // namespace vernier

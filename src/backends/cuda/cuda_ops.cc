@@ -1,0 +1,272 @@
+#include "backends/cuda/cuda_ops.h"
+
+#include <algorithm>
+
+#include "backends/cuda/cuda_matrix.h"
+#include "ops/ngram_spec.h"
+
+namespace vernier {
+
+CudaOps::CudaOps(CudaDevice& device, CudaKvStore& kv, int64_t max_rows)
+    : device_(device),
+      kv_(kv),
+      max_rows_(max_rows),
+      step_(device, log_),
+      attention_(device, log_, step_),
+      experts_(device, log_) {}
+
+// ---- activations ----
+
+template <ActivationKind K>
+Activation<K> CudaOps::handle(Id id) {
+  ++node(id).uses;
+  ++live_;
+  return Activation<K>(*this, id, node(id).rows, node(id).cols);
+}
+
+void CudaOps::release(int32_t id) {
+  --live_;
+  --node(id).uses;
+}
+
+/// The smallest free buffer that fits, or else a new one in the place of the largest free one. What runs on the stream
+/// may still read a buffer that is used again: what is launched later runs later.
+CudaOps::Id CudaOps::make(int64_t rows, int64_t cols) {
+  const int64_t bytes = std::max<int64_t>(rows * cols, 1) * static_cast<int64_t>(sizeof(float));
+  Id best = -1;
+  for (Id id = 0; id < static_cast<Id>(nodes_.size()); ++id) {
+    if (node(id).uses > 0) continue;
+    const int64_t size = node(id).buffer.bytes(), best_size = best < 0 ? -1 : node(best).buffer.bytes();
+    const bool fits = size >= bytes, best_fits = best_size >= bytes;
+    if (fits != best_fits ? fits : fits ? size < best_size : size > best_size) best = id;
+  }
+  if (best < 0) {
+    best = static_cast<Id>(nodes_.size());
+    nodes_.emplace_back();
+  }
+  Node& made = node(best);
+  made.rows = rows;
+  made.cols = cols;
+  if (made.buffer.bytes() < bytes) {
+    made.buffer = {};
+    Result<DeviceBuffer> buffer = device_.take(bytes, "an activation");
+    if (buffer.ok()) {
+      made.buffer = std::move(buffer).value();
+    } else {
+      log_.fail(std::move(buffer).error());
+    }
+  }
+#ifndef NDEBUG
+  if (!log_.failed()) log_.note(device_.fill(made.buffer.data(), 0xFF, bytes));  // NaN: reading what no op wrote shows
+#endif
+  return best;
+}
+
+void CudaOps::begin(const StepView& step) {
+  CHECK(live_ == 0, "{} activations of an earlier step still live", live_);
+  CHECK(step.rows() <= max_rows_, "a step of {} rows, at most {} were asked for", step.rows(), max_rows_);
+  log_.clear();
+  log_.note(device_.use());
+  step_.begin(step);
+  attention_.begin();
+}
+
+// ---- ops ----
+
+/// `on_host` are the same row numbers, for the check.
+Value CudaOps::table_rows(const Weight<Split::kNone>& table, std::span<const int32_t> on_host, const int32_t* rows,
+                          float factor) {
+  for (int32_t row : on_host) {
+    CHECK(row >= 0 && row < table.outputs(), "row {} of a table of {}", row, table.outputs());
+  }
+  const Id id = make(static_cast<int64_t>(on_host.size()), table.inputs());
+  for (const CudaRows& part : CudaMatrix::of(*table.matrix).parts()) {
+    cuda::GatherCall call;
+    call.table = part.view;
+    call.first_index = part.first_output;
+    call.indices = rows;
+    call.rows = node(id).rows;
+    call.factor = factor;
+    call.out = rows_of(id);
+    log_.launch("rows of a table", [&] { return cuda::gather(call, device_.stream()); });
+  }
+  return handle<ActivationKind::kWhole>(id);
+}
+
+Value CudaOps::embed(const Weight<Split::kNone>& table, float scale) {
+  return table_rows(table, step_.view().tokens, step_.tokens(), scale);
+}
+
+Value CudaOps::look_up(const Weight<Split::kNone>& table, LookUp by) {
+  if (by == LookUp::kPosition) return table_rows(table, step_.view().positions, step_.rows().positions, 1);
+  const std::vector<int32_t> first(step_.view().tokens.size());
+  return table_rows(table, first, step_.upload(first), 1);
+}
+
+Value CudaOps::embed_ngrams(const Weight<Split::kNone>& table, const NgramSpec& spec, float scale) {
+  CHECK(spec.rows == table.outputs(), "a hash of {} rows on a table of {}", spec.rows, table.outputs());
+  ngram_rows(spec, step_.view(), ngram_rows_);
+  return table_rows(table, ngram_rows_, step_.upload(ngram_rows_), scale);
+}
+
+Value CudaOps::rms_norm(const Value& x, const Norm& norm) {
+  const float* weight = CudaVector::numbers(norm.weight.get(), x.cols());
+  const cuda::Rows from = rows_of(x);
+  const Id id = make(x.rows(), x.cols());
+  log_.launch("norm", [&] {
+    return cuda::rms_norm(from, weight, norm.eps, x.rows(), x.cols(), rows_of(id), device_.stream());
+  });
+  return handle<ActivationKind::kWhole>(id);
+}
+
+Value CudaOps::layer_norm(const Value& x, const LayerNorm& norm) {
+  const float* weight = CudaVector::numbers(norm.weight.get(), x.cols());
+  const float* bias = CudaVector::numbers(norm.bias.get(), x.cols());
+  const cuda::Rows from = rows_of(x);
+  const Id id = make(x.rows(), x.cols());
+  log_.launch("layer norm", [&] {
+    return cuda::layer_norm(from, weight, bias, norm.eps, x.rows(), x.cols(), rows_of(id), device_.stream());
+  });
+  return handle<ActivationKind::kWhole>(id);
+}
+
+CudaOps::Id CudaOps::product_of(Id x, const PackedMatrix& matrix, const PackedVector* bias) {
+  CHECK(node(x).cols == matrix.cols(), "{} columns into a matrix of {}", node(x).cols, matrix.cols());
+  const float* numbers = CudaVector::numbers(bias, matrix.rows());
+  const int64_t rows = node(x).rows;
+  const cuda::Rows from = rows_of(x);
+  const Id id = make(rows, matrix.rows());
+  multiply_parts(device_, log_, matrix, numbers, from, rows, rows_of(id));
+  return id;
+}
+
+Value CudaOps::linear(const Value& x, const Weight<Split::kNone>& weight) {
+  return handle<ActivationKind::kWhole>(product_of(x.id(*this), *weight.matrix, weight.bias.get()));
+}
+
+Shard CudaOps::linear(const Value& x, const Weight<Split::kColumns>& weight) {
+  return handle<ActivationKind::kShard>(product_of(x.id(*this), *weight.matrix, weight.bias.get()));
+}
+
+Partial CudaOps::linear(const Shard& x, const Weight<Split::kRows>& weight) {
+  return handle<ActivationKind::kPartial>(product_of(x.id(*this), *weight.matrix, weight.bias.get()));
+}
+
+Shard CudaOps::attend(const Shard& qkv, const AttnLayer& layer) {
+  CHECK(qkv.cols() == layer.spec.q_cols() + 2 * layer.spec.kv_cols(), "{} columns for attention of {} + 2 x {}",
+        qkv.cols(), layer.spec.q_cols(), layer.spec.kv_cols());
+  CHECK(qkv.rows() == step_.view().rows(), "{} rows of q, k and v in a step of {}", qkv.rows(), step_.view().rows());
+  const cuda::Rows from = rows_of(qkv);
+  const Id id = make(qkv.rows(), layer.spec.q_cols());
+  attention_.run(layer, kv_, from, rows_of(id));
+  return handle<ActivationKind::kShard>(id);
+}
+
+Shard CudaOps::attend_latent(const Shard& q, const Value& compressed, const LatentLayer& layer) {
+  const LatentSpec& spec = layer.spec;
+  const int64_t heads = layer.attn.spec.heads;
+  CHECK(q.cols() == heads * spec.query_dim() && compressed.cols() == spec.row_dim(),
+        "{} and {} columns for {} x {} and {}", q.cols(), compressed.cols(), heads, spec.query_dim(), spec.row_dim());
+  const cuda::Rows queries = rows_of(q), from = rows_of(compressed);
+  const Id id = make(q.rows(), heads * spec.value_dim);
+  attention_.run_latent(layer, kv_, queries, from, rows_of(id));
+  return handle<ActivationKind::kShard>(id);
+}
+
+Shard CudaOps::gate(const Shard& gate_up, const GateSpec& spec) {
+  CHECK(gate_up.cols() % 2 == 0, "gate and up side by side in {} columns", gate_up.cols());
+  const cuda::Rows from = rows_of(gate_up);
+  const Id id = make(gate_up.rows(), gate_up.cols() / 2);
+  log_.launch("gate", [&] {
+    return cuda::gate(from, gate_rule(spec), gate_up.rows(), gate_up.cols() / 2, rows_of(id), device_.stream());
+  });
+  return handle<ActivationKind::kShard>(id);
+}
+
+Shard CudaOps::activate(const Shard& x, Act act) {
+  const cuda::Rows from = rows_of(x);
+  const Id id = make(x.rows(), x.cols());
+  log_.launch("activation", [&] {
+    return cuda::activate(from, gate_rule(GateSpec{act}).act, x.rows(), x.cols(), rows_of(id), device_.stream());
+  });
+  return handle<ActivationKind::kShard>(id);
+}
+
+Partial CudaOps::experts(const Value& x, const ExpertsLayer& layer) {
+  CHECK(x.cols() == layer.router.inputs(), "{} columns for experts of {}", x.cols(), layer.router.inputs());
+  const cuda::Rows from = rows_of(x);
+  const Id id = make(x.rows(), x.cols());
+  experts_.run(layer, from, x.rows(), rows_of(id));
+  return handle<ActivationKind::kPartial>(id);
+}
+
+Value CudaOps::reduce(Partial x) {
+  return handle<ActivationKind::kWhole>(x.id(*this));
+}
+
+/// A node whose numbers may be overwritten: `id` itself where its handle is the only use, or else a copy.
+CudaOps::Id CudaOps::own_or_copy(Id id) {
+  if (node(id).uses == 1) return id;
+  const cuda::Rows from = rows_of(id);
+  const int64_t rows = node(id).rows, cols = node(id).cols;
+  const Id copy = make(rows, cols);
+  log_.launch("copy", [&] { return cuda::copy_rows(from, nullptr, rows, cols, rows_of(copy), device_.stream()); });
+  return copy;
+}
+
+CudaOps::Id CudaOps::sum_of(Id x, Id residual) {
+  CHECK(node(x).rows == node(residual).rows && node(x).cols == node(residual).cols, "[{}, {}] plus [{}, {}]",
+        node(x).rows, node(x).cols, node(residual).rows, node(residual).cols);
+  const Id sum = own_or_copy(residual);
+  const int64_t count = node(sum).rows * node(sum).cols;
+  log_.launch("sum", [&] { return cuda::add(rows_of(x).data, count, rows_of(sum).data, device_.stream()); });
+  return sum;
+}
+
+Value CudaOps::reduce_add(Partial x, Value residual) {
+  return handle<ActivationKind::kWhole>(sum_of(x.id(*this), residual.id(*this)));
+}
+
+Value CudaOps::add(Value x, Value residual) {
+  return handle<ActivationKind::kWhole>(sum_of(x.id(*this), residual.id(*this)));
+}
+
+Value CudaOps::select_rows(const Value& x) {
+  const cuda::Rows from = rows_of(x);
+  const auto rows = static_cast<int64_t>(step_.view().sampled_rows.size());
+  const Id id = make(rows, x.cols());
+  log_.launch("chosen rows", [&] {
+    return cuda::copy_rows(from, step_.sampled_rows(), rows, x.cols(), rows_of(id), device_.stream());
+  });
+  return handle<ActivationKind::kWhole>(id);
+}
+
+Value CudaOps::soft_cap(Value logits, float cap) {
+  CHECK(cap > 0, "a soft cap of {}", cap);
+  const Id id = own_or_copy(logits.id(*this));
+  const int64_t count = logits.rows() * logits.cols();
+  log_.launch("soft cap", [&] { return cuda::soft_cap(rows_of(id).data, count, cap, device_.stream()); });
+  return handle<ActivationKind::kWhole>(id);
+}
+
+Result<std::vector<float>> CudaOps::read(const Value& x) {
+  TRY_STATUS(log_.status());
+  std::vector<float> numbers(static_cast<size_t>(x.rows() * x.cols()));
+  if (numbers.empty()) return numbers;
+  TRY_STATUS(device_.copy_out(std::as_writable_bytes(std::span(numbers)), node(x.id(*this)).buffer.data()));
+  return numbers;
+}
+
+Result<SampledRows> CudaOps::sample(const Value& logits, std::span<const SampleSpec> specs) {
+  CHECK(static_cast<int64_t>(specs.size()) == logits.rows(), "{} specs for {} rows", specs.size(), logits.rows());
+  TRY_BIND(std::vector<float> numbers, read(logits));
+  SampledRows tokens;
+  tokens.reserve(specs.size());
+  const auto vocab = static_cast<size_t>(logits.cols());
+  for (size_t row = 0; row < specs.size(); ++row) {
+    tokens.push_back(sample_row(std::span(numbers).subspan(row * vocab, vocab), specs[row]));
+  }
+  return tokens;
+}
+
+}  // namespace vernier

@@ -1,0 +1,211 @@
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/kernels/views.h"
+
+/// The border: what the rest of the room calls. Each function launches on a stream and returns at once; it gives 0, or
+/// what the driver said. Extents are the caller's duty. C++17; no header of CUDA.
+namespace vernier::cuda {
+
+/// A stream of the driver's.
+using Stream = struct StreamTag*;
+using LaunchCode = int;
+inline constexpr LaunchCode kLaunched = 0;
+
+// ---- products (linear.cu) ----
+
+/// out[r, column + o] = x[r] . row o of the view (+ bias[o]) (+ what stood there), for each of `rows` rows. A number's
+/// sum is made in one order, however many rows there are.
+struct ProductCall {
+  QView weight;
+  ConstRows x;
+  int64_t rows = 0;
+  Rows out;                     ///< column 0 is the view's first output
+  const float* bias = nullptr;  ///< [weight.rows]
+  bool add = false;
+};
+LaunchCode product(const ProductCall& call, Stream stream);
+
+/// The same for many matrices of one kind: places [first[e], first[e + 1]) are rows of matrix e. A matrix without codes
+/// or of another kind is passed over.
+struct GroupedProductCall {
+  Codes kind = Codes::kF32;
+  const QView* weights = nullptr;        ///< [matrices]
+  const float* const* biases = nullptr;  ///< [matrices] of the views' rows; null: none, and each may be
+  const int32_t* first = nullptr;        ///< [matrices + 1]
+  const int32_t* source_rows = nullptr;  ///< [places] rows of x; null: the places themselves
+  int32_t matrices = 0;
+  int64_t most_outputs = 0;  ///< of a view
+  ConstRows x;
+  Rows out;  ///< [places]
+};
+LaunchCode grouped_product(const GroupedProductCall& call, Stream stream);
+
+/// Rows of a table, times `factor`, where `indices` name rows of the view: out[i] for first_index <= indices[i] <
+/// first_index + table.rows.
+struct GatherCall {
+  QView table;
+  int64_t first_index = 0;
+  const int32_t* indices = nullptr;  ///< [rows]
+  int64_t rows = 0;
+  float factor = 1;
+  Rows out;
+};
+LaunchCode gather(const GatherCall& call, Stream stream);
+
+// ---- rows (rows.cu) ----
+
+/// x / sqrt(mean(x^2) + eps) * weight of each row.
+LaunchCode rms_norm(ConstRows x, const float* weight, float eps, int64_t rows, int64_t cols, Rows out, Stream stream);
+LaunchCode layer_norm(ConstRows x, const float* weight, const float* bias, float eps, int64_t rows, int64_t cols,
+                      Rows out, Stream stream);
+LaunchCode copy_rows(ConstRows x, const int32_t* source_rows, int64_t rows, int64_t cols, Rows out, Stream stream);
+LaunchCode add(const float* x, int64_t count, float* into, Stream stream);
+LaunchCode soft_cap(float* x, int64_t count, float cap, Stream stream);
+
+enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu };
+struct GateRule {
+  Activation act = Activation::kSilu;
+  float limit = 0;  ///< 0: none
+  float slope = 1;
+  float up_offset = 0;
+};
+LaunchCode activate(ConstRows x, Activation act, int64_t rows, int64_t cols, Rows out, Stream stream);
+/// [gate | up] of 2 cols each row.
+LaunchCode gate(ConstRows x, const GateRule& rule, int64_t rows, int64_t cols, Rows out, Stream stream);
+
+// ---- attention (attend_prepare.cu, attend.cu) ----
+
+/// Cosines and sines of the rows' positions, [rows, pairs] each, made in float64.
+struct RopeTable {
+  const float* cosines = nullptr;
+  const float* sines = nullptr;
+  int32_t pairs = 0;
+};
+LaunchCode fill_rope(const int32_t* positions, int64_t rows, const float* frequencies, int32_t pairs, double magnitude,
+                     float* cosines, float* sines, Stream stream);
+
+enum class FreshKeys : uint8_t {
+  kNone,       ///< a step's own keys and values are read from the cache
+  kComputed,   ///< as they were computed
+  kRoundTrip,  ///< after a write and a read
+};
+
+/// qk-norm, rope, and the write of keys and values.
+struct AttendPrepareCall {
+  ConstRows qkv;  ///< [rows, q | k | v]
+  RowsView rows;
+  int32_t heads = 0, kv_heads = 0, head_dim = 0;
+  const float* q_norm = nullptr;  ///< [head_dim]; null: no norm
+  const float* k_norm = nullptr;
+  float norm_eps = 0;
+  RopeTable rope;
+  bool store = true;  ///< into the cache; what must then be there:
+  TableView table;
+  KeyView keys;
+  ValueView values;
+  bool one_row = false;  ///< values are the keys and are not stored again
+  unsigned long long* saturated = nullptr;
+  FreshKeys fresh = FreshKeys::kNone;
+  Rows q;           ///< [rows, heads * head_dim]
+  Rows fresh_keys;  ///< [rows, kv_heads * head_dim], where `fresh` asks for them
+  Rows fresh_values;
+};
+LaunchCode attend_prepare(const AttendPrepareCall& call, Stream stream);
+
+/// Keys are taken in ranges of this many absolute positions, each with a softmax of its own, and the ranges are merged
+/// in their order: so a row's sum is made in one order, whatever else is in the step.
+inline constexpr int kRangeKeys = 256;
+
+struct AttendCall {
+  RowsView rows;
+  int32_t heads = 0, kv_heads = 0, head_dim = 0;
+  int32_t window = 0;  ///< 0: none
+  float scale = 1;
+  float soft_cap = 0;
+  bool causal = true;
+  const float* sinks = nullptr;  ///< [heads]
+  TableView table;               ///< where causal
+  KeyView keys;
+  ValueView values;
+  bool fresh = false;  ///< keys from a sequence's first position of this step on are those of the step
+  ConstRows q;
+  ConstRows fresh_keys;
+  ConstRows fresh_values;
+  Rows out;
+};
+/// Numbers of scratch that ranges side by side take: [rows, heads, ranges, head_dim + 2].
+constexpr int64_t attend_part_numbers(int32_t head_dim) {
+  return int64_t{head_dim} + 2;
+}
+/// One block for each row and head walks its ranges.
+LaunchCode attend_rows(const AttendCall& call, Stream stream);
+/// One block for each row of [first_row, end_row), head and range; then the parts are merged. `ranges` is the most that
+/// a row has.
+LaunchCode attend_ranges(const AttendCall& call, int32_t first_row, int32_t end_row, int32_t ranges, float* parts,
+                         Stream stream);
+
+/// Compressed rows to [rows, heads * row_dim | row_dim | row_dim]: rotated parts of the queries, and the normed row as
+/// key and as value. What the heads' matrices make is left out.
+struct LatentPrepareCall {
+  ConstRows q;           ///< [rows, heads * (nope_dim + rope_dim)]
+  ConstRows compressed;  ///< [rows, rank | rope_dim]
+  int64_t rows = 0;
+  int32_t heads = 0, rank = 0, nope_dim = 0, rope_dim = 0;
+  bool neighbours = true;
+  const float* norm = nullptr;  ///< [rank]
+  float norm_eps = 0;
+  RopeTable rope;
+  Rows out;
+};
+LaunchCode latent_prepare(const LatentPrepareCall& call, Stream stream);
+
+// ---- experts (experts.cu) ----
+
+struct RouteCall {
+  const float* logits = nullptr;      ///< [rows, experts]
+  const float* correction = nullptr;  ///< [experts]; null: none
+  int64_t rows = 0;
+  int32_t experts = 0, chosen = 0, groups = 1, chosen_groups = 1;
+  bool softmax = true;
+  bool normalize = false;
+  bool best_two = false;  ///< a group's score; else its best
+  float scale = 1;
+  int32_t* expert_of = nullptr;  ///< [rows, chosen] in order of their numbers
+  float* weight_of = nullptr;    ///< [rows, chosen]
+};
+/// Shared memory that a row's choice takes, in bytes.
+constexpr int64_t route_shared_bytes(int32_t experts, int32_t chosen, int32_t groups) {
+  return int64_t{experts} * 5 + int64_t{chosen} * 8 + int64_t{groups} * 5 + 64;
+}
+LaunchCode route(const RouteCall& call, Stream stream);
+
+/// Where each choice stands among those of its expert: first[e] is the first place of expert e, place_of[c] the place
+/// of choice c, row_at[p] the row at a place.
+struct PlacesCall {
+  const int32_t* expert_of = nullptr;  ///< [choices]
+  int64_t choices = 0;
+  int32_t chosen = 0, experts = 0;
+  int32_t* first = nullptr;     ///< [experts + 1]
+  int32_t* next = nullptr;      ///< [experts] scratch
+  int32_t* place_of = nullptr;  ///< [choices]
+  int32_t* row_at = nullptr;    ///< [choices]
+};
+LaunchCode find_places(const PlacesCall& call, Stream stream);
+
+/// out[r] = the sum of a row's answers, each times its weight, in order of the experts' numbers. Experts from
+/// `weighted` on answer with the row itself.
+struct CombineCall {
+  ConstRows answers;  ///< [places]
+  ConstRows x;
+  const int32_t* expert_of = nullptr;  ///< [rows, chosen]
+  const float* weight_of = nullptr;
+  const int32_t* place_of = nullptr;
+  int64_t rows = 0, cols = 0;
+  int32_t chosen = 0, weighted = 0;
+  Rows out;
+};
+LaunchCode combine(const CombineCall& call, Stream stream);
+
+}  // namespace vernier::cuda

@@ -1,0 +1,134 @@
+#include <cuda_runtime.h>
+
+#include <cmath>
+
+#include "backends/cuda/kernels/block.cuh"
+#include "backends/cuda/kernels/launch.h"
+
+namespace vernier::cuda {
+namespace {
+
+__global__ void rms_norm_kernel(ConstRows x, const float* weight, float eps, int64_t cols, Rows out) {
+  __shared__ float scratch[kLanes];
+  const float* in = x.data + int64_t{blockIdx.x} * x.stride;
+  float squares = 0;
+  for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) squares = fmaf(in[i], in[i], squares);
+  squares = block_all(squares, Sum{}, scratch);
+  const float inverse = 1.0f / sqrtf(squares / static_cast<float>(cols) + eps);
+  float* to = out.data + int64_t{blockIdx.x} * out.stride;
+  for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) to[i] = in[i] * inverse * weight[i];
+}
+
+__global__ void layer_norm_kernel(ConstRows x, const float* weight, const float* bias, float eps, int64_t cols,
+                                  Rows out) {
+  __shared__ float scratch[kLanes];
+  const float* in = x.data + int64_t{blockIdx.x} * x.stride;
+  float sum = 0;
+  for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) sum += in[i];
+  const float mean = block_all(sum, Sum{}, scratch) / static_cast<float>(cols);
+  float squares = 0;
+  for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) squares = fmaf(in[i] - mean, in[i] - mean, squares);
+  squares = block_all(squares, Sum{}, scratch);
+  const float inverse = 1.0f / sqrtf(squares / static_cast<float>(cols) + eps);
+  float* to = out.data + int64_t{blockIdx.x} * out.stride;
+  for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) to[i] = fmaf((in[i] - mean) * inverse, weight[i], bias[i]);
+}
+
+__global__ void copy_rows_kernel(ConstRows x, const int32_t* source_rows, int64_t cols, Rows out) {
+  const int64_t row = source_rows == nullptr ? int64_t{blockIdx.x} : int64_t{source_rows[blockIdx.x]};
+  const float* in = x.data + row * x.stride;
+  float* to = out.data + int64_t{blockIdx.x} * out.stride;
+  for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) to[i] = in[i];
+}
+
+__global__ void add_kernel(const float* x, int64_t count, float* into) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < count) into[i] += x[i];
+}
+
+__global__ void soft_cap_kernel(float* x, int64_t count, float cap) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < count) x[i] = cap * tanhf(x[i] / cap);
+}
+
+/// 1 / (1 + e^-x) where no power overflows into a NaN: e^-x may be infinite, and the quotient is then 0.
+__device__ __forceinline__ float activated(float x, Activation act, float slope) {
+  if (act == Activation::kSilu) return x / (1.0f + expf(-slope * x));
+  if (act == Activation::kGelu) return 0.5f * x * erfcf(-x * 0.70710678118654752440f);
+  const float inner = 0.79788456080286535588f * (x + 0.044715f * x * x * x);
+  // 1 + tanh(t) = 2 / (1 + e^(-2t)): what is left of a negative number is right to its own size.
+  return x / (1.0f + expf(-2.0f * inner));
+}
+
+__global__ void activate_kernel(ConstRows x, Activation act, int64_t cols, Rows out) {
+  const float* in = x.data + int64_t{blockIdx.x} * x.stride;
+  float* to = out.data + int64_t{blockIdx.x} * out.stride;
+  for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) to[i] = activated(in[i], act, 1.0f);
+}
+
+__global__ void gate_kernel(ConstRows x, GateRule rule, int64_t cols, Rows out) {
+  const float* in = x.data + int64_t{blockIdx.x} * x.stride;
+  float* to = out.data + int64_t{blockIdx.x} * out.stride;
+  for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) {
+    float g = in[i], up = in[cols + i];
+    if (rule.limit > 0) {
+      // A NaN stays one: it is no larger than the limit.
+      g = g > rule.limit ? rule.limit : g;
+      up = up > rule.limit ? rule.limit : up < -rule.limit ? -rule.limit : up;
+    }
+    to[i] = activated(g, rule.act, rule.slope) * (up + rule.up_offset);
+  }
+}
+
+constexpr int kFlatThreads = 256;
+
+unsigned flat_blocks(int64_t count) {
+  return static_cast<unsigned>((count + kFlatThreads - 1) / kFlatThreads);
+}
+
+}  // namespace
+
+LaunchCode rms_norm(ConstRows x, const float* weight, float eps, int64_t rows, int64_t cols, Rows out, Stream stream) {
+  if (rows == 0) return kLaunched;
+  rms_norm_kernel<<<row_blocks(rows), kRowThreads, 0, stream_of(stream)>>>(x, weight, eps, cols, out);
+  return after_launch();
+}
+
+LaunchCode layer_norm(ConstRows x, const float* weight, const float* bias, float eps, int64_t rows, int64_t cols,
+                      Rows out, Stream stream) {
+  if (rows == 0) return kLaunched;
+  layer_norm_kernel<<<row_blocks(rows), kRowThreads, 0, stream_of(stream)>>>(x, weight, bias, eps, cols, out);
+  return after_launch();
+}
+
+LaunchCode copy_rows(ConstRows x, const int32_t* source_rows, int64_t rows, int64_t cols, Rows out, Stream stream) {
+  if (rows == 0) return kLaunched;
+  copy_rows_kernel<<<row_blocks(rows), kRowThreads, 0, stream_of(stream)>>>(x, source_rows, cols, out);
+  return after_launch();
+}
+
+LaunchCode add(const float* x, int64_t count, float* into, Stream stream) {
+  if (count == 0) return kLaunched;
+  add_kernel<<<flat_blocks(count), kFlatThreads, 0, stream_of(stream)>>>(x, count, into);
+  return after_launch();
+}
+
+LaunchCode soft_cap(float* x, int64_t count, float cap, Stream stream) {
+  if (count == 0) return kLaunched;
+  soft_cap_kernel<<<flat_blocks(count), kFlatThreads, 0, stream_of(stream)>>>(x, count, cap);
+  return after_launch();
+}
+
+LaunchCode activate(ConstRows x, Activation act, int64_t rows, int64_t cols, Rows out, Stream stream) {
+  if (rows == 0) return kLaunched;
+  activate_kernel<<<row_blocks(rows), kRowThreads, 0, stream_of(stream)>>>(x, act, cols, out);
+  return after_launch();
+}
+
+LaunchCode gate(ConstRows x, const GateRule& rule, int64_t rows, int64_t cols, Rows out, Stream stream) {
+  if (rows == 0) return kLaunched;
+  gate_kernel<<<row_blocks(rows), kRowThreads, 0, stream_of(stream)>>>(x, rule, cols, out);
+  return after_launch();
+}
+
+}  // namespace vernier::cuda

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/cuda/kernels/launch.h"
+
+/// The driver, behind the same border: devices, memory, copies. Each function gives 0 or an error's number.
+namespace vernier::cuda {
+
+struct DeviceFacts {
+  char name[128] = {};
+  int major = 0, minor = 0;
+  int multiprocessors = 0;
+  int driver = 0;  ///< 13000 for 13.0; 0: none
+  int64_t memory_bytes = 0;
+  int64_t shared_bytes = 0;  ///< that one block may have
+};
+
+const char* error_text(LaunchCode code);
+/// How many devices answer, and why none does.
+LaunchCode count_devices(int* count);
+LaunchCode read_facts(int device, DeviceFacts* facts);
+/// Of this thread.
+LaunchCode use_device(int device);
+LaunchCode make_stream(Stream* stream);
+void destroy_stream(Stream stream);
+LaunchCode wait(Stream stream);
+LaunchCode take_memory(int64_t bytes, std::byte** at);
+void give_memory(std::byte* at);
+LaunchCode fill_memory(std::byte* at, int value, int64_t bytes, Stream stream);
+/// From memory that may change as soon as the call is back.
+LaunchCode copy_in(std::byte* to, const std::byte* from, int64_t bytes, Stream stream);
+/// Back when the bytes are there.
+LaunchCode copy_out(std::byte* to, const std::byte* from, int64_t bytes, Stream stream);
+LaunchCode copy_within(std::byte* to, const std::byte* from, int64_t bytes, Stream stream);
+
+}  // namespace vernier::cuda

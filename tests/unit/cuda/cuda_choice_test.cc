@@ -1,0 +1,96 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "backends/cuda/cuda_entry.h"
+#include "backends/cuda/kernel_choice.h"
+#include "backends/cuda/kernels/launch.h"
+#include "ops/null_backend.h"
+
+namespace vernier {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// The ranges that a row at `position` really meets.
+int32_t ranges_of(int32_t position, std::optional<int> window) {
+  const int32_t first = window ? std::max(0, position - *window + 1) : 0;
+  return position / cuda::kRangeKeys - first / cuda::kRangeKeys + 1;
+}
+
+// A row with more ranges than there is room for would write behind its parts.
+TEST(CudaPlan, NoRowMeetsMoreRangesThanPlanned) {
+  const std::optional<int> windows[] = {{}, 1, 2, 100, 255, 256, 257, 258, 511, 512, 513, 1000};
+  for (std::optional<int> window : windows) {
+    for (int32_t end : {1, 2, 255, 256, 257, 512, 513, 1024, 1500, 2049}) {
+      int32_t most = 0;
+      for (int32_t position = 0; position < end; ++position) most = std::max(most, ranges_of(position, window));
+      EXPECT_LE(most, most_ranges(end, window)) << end << " window " << window.value_or(0);
+      EXPECT_LE(most_ranges(end, window), most + 1) << end << " window " << window.value_or(0);
+    }
+  }
+}
+
+TEST(CudaPlan, PartsStayWithinTheirBound) {
+  for (int32_t rows : {1, 7, 200}) {
+    for (int32_t ranges : {2, 500, 4000}) {
+      for (int32_t head_dim : {64, 576}) {
+        const AttendPlan plan = plan_attend(rows, 4, head_dim, ranges);
+        ASSERT_GE(plan.rows_at_once, 1);
+        EXPECT_LE(plan.rows_at_once, rows);
+        EXPECT_EQ(plan.part_numbers, int64_t{plan.rows_at_once} * 4 * ranges * cuda::attend_part_numbers(head_dim));
+        EXPECT_TRUE(plan.rows_at_once == 1 || plan.part_numbers <= 16 << 20) << plan.part_numbers;
+      }
+    }
+  }
+  EXPECT_EQ(plan_attend(1, 4, 64, 1).rows_at_once, 0) << "one range has nothing to be merged with";
+  EXPECT_EQ(plan_attend(512, 9, 64, 8).rows_at_once, 0) << "many rows keep every processor busy";
+}
+
+TEST(CudaChoice, RefusalsNameTheNumberThatDecided) {
+  AttnSpec spec;
+  spec.heads = spec.kv_heads = 1;
+  spec.head_dim = 5000;
+  EXPECT_EQ(judge_attend(spec).code, ReasonCode::kShape);
+  EXPECT_THAT(judge_attend(spec).detail, HasSubstr("5000"));
+  spec.head_dim = 576;
+  EXPECT_EQ(judge_attend(spec).code, ReasonCode::kChosen);
+  ExpertsSpec experts;
+  experts.chosen = 8;
+  experts.experts = 512;
+  EXPECT_EQ(judge_route(experts).code, ReasonCode::kChosen);
+  experts.experts = 20000;
+  EXPECT_THAT(judge_route(experts).detail, HasSubstr("20000"));
+  EXPECT_EQ(judge_product_rows(1 << 20, 8192).code, ReasonCode::kChosen);
+  EXPECT_EQ(judge_product_rows(64, 1 << 20).code, ReasonCode::kShape);
+}
+
+TEST(CudaChoice, OneAttentionKernelIsChosenWithTheOthersReason) {
+  AttnSpec spec;
+  spec.heads = 9;
+  spec.kv_heads = 3;
+  spec.head_dim = 64;
+  CacheSpec cache;
+  for (int64_t rows : {1, 512}) {
+    const Choice choice = explain_cuda_attend(spec, cache, rows);
+    EXPECT_EQ(
+        std::ranges::count(choice.candidates, ReasonCode::kChosen, [](const Candidate& of) { return of.reason.code; }),
+        1);
+    EXPECT_EQ(choice.chosen().kernel, rows == 1 ? "attend_ranges_f32" : "attend_rows_f32");
+  }
+}
+
+// CUDA-1 (CUDA-7 is check_layers' to see): a build, or a machine, without a GPU is told so and what to use instead.
+TEST(CudaBackendEntry, SaysWhatIsMissing) {
+  const auto devices = list_cuda_devices();
+  if (devices.ok()) GTEST_SKIP() << "a GPU answers here: " << devices->front();
+  EXPECT_EQ(devices.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(devices.error().message, HasSubstr("cpu"));
+  const auto backend = make_cuda_backend({});
+  ASSERT_FALSE(backend.ok());
+  EXPECT_THAT(backend.error().message, HasSubstr("cpu"));
+}
+
+}  // namespace
+}  // namespace vernier
