@@ -252,10 +252,11 @@ void Attention::cut_tiles(const AttnSpec& spec, int32_t sequence, const Sequence
   const auto sequences = static_cast<int32_t>(step_->sequences.size());
   const int32_t wanted = ceil_div(pool_.threads(), spec.kv_heads * ceil_div(group, heads) * sequences);
   step = std::min(step, std::max(ceil_div(kLeastTileQueries, heads), ceil_div(rows.rows, wanted)));
-  // The last rows see most keys: they go first, so that no thread is left alone with them.
-  for (int32_t end = rows.rows; end > 0; end -= step) {
-    int32_t first = std::max(0, end - step);
-    for (int32_t kv_head = 0; kv_head < spec.kv_heads; ++kv_head) {
+  // Of one KV head after another, as a core's cache may hold the keys and values of one. The last rows see most keys:
+  // they go first, so that no thread is left alone with them.
+  for (int32_t kv_head = 0; kv_head < spec.kv_heads; ++kv_head) {
+    for (int32_t end = rows.rows; end > 0; end -= step) {
+      const int32_t first = std::max(0, end - step);
       for (int32_t head = 0; head < group; head += heads) {
         tiles_.push_back({sequence, rows.first_row + first, end - first, rows.first_position + first,
                           kv_head * group + head, kv_head * group + std::min(group, head + heads), kv_head});

@@ -53,6 +53,11 @@ VERNIER_INLINE void find_rows(const KvPages& pages, const KvExtents& extents, in
 template <class T>
 VERNIER_INLINE void read_row(const std::byte* from, int dim, int padded, float* to) {
   int i = 0;
+#if defined(VERNIER_WIDE_CODES)
+  if constexpr (requires { T::read_wide(from, to); }) {
+    for (; i + kWideCodes <= dim; i += kWideCodes) T::read_wide(from + i, to + i);
+  }
+#endif
   for (; i + kLanes <= dim; i += kLanes) store(to + i, T::read(from + i * T::kBytes));
   if (i < dim) {
     alignas(64) std::byte tail[kLanes * 4] = {};
@@ -332,11 +337,7 @@ VERNIER_INLINE void over_tiles(const DecodeTask& t, const RangeRows& range, floa
     int count = range.end - first < kDecodeTileKeys ? range.end - first : kDecodeTileKeys;
     const int64_t* offsets = range.offsets + first;
     bool staged = t.head_dim != t.padded_dim;
-    if constexpr (T::kNanIsCode) {
-      bool nan = false;
-      for (int k = 0; k < count; ++k) nan |= has_nan_code(range.codes + offsets[k], t.head_dim);
-      staged |= nan;
-    }
+    if constexpr (T::kNanIsCode) staged |= has_nan_code(range.codes, offsets, count, t.head_dim);
     if (!staged) {
       int next = first + kDecodeTileKeys;
       bool last = next >= range.end;
@@ -571,23 +572,31 @@ struct StageSource {
   int keys;
 };
 
+/// Rows of the cache as float32 of `padded` columns.
+template <class T>
+VERNIER_INLINE void stage_rows(const std::byte* codes, const int64_t* offsets, int count, int dim, int padded,
+                               float* to, int64_t stride) {
+  for (int k = 0; k < count; ++k) read_row<T>(codes + offsets[k] * T::kBytes, dim, padded, to + k * stride);
+}
+
 /// Calls fn(first, keys) for each tile of a range, staged as float32 of `padded` columns.
 template <class T, class Fn>
 VERNIER_INLINE void over_stages(const PrefillTask& t, const PrefillScratch& s, const StageSource& source, int tile,
                                 int padded, Fn fn) {
   for (int first = 0; first < source.keys; first += tile) {
     const int count = source.keys - first < tile ? source.keys - first : tile;
-    for (int k = 0; k < count; ++k) {
-      const int64_t offset = source.offsets[first + k];
-      float* to = s.stage + int64_t{k} * s.stride;
-      if (first + k >= source.cached) {
-        read_row<StoredF32>(source.fresh + offset * 4, t.head_dim, padded, to);
-      } else if (T::kNanIsCode && has_nan_code(source.codes + offset, t.head_dim)) {
-        read_row<typename T::Exact>(source.codes + offset * T::kBytes, t.head_dim, padded, to);
-      } else {
-        read_row<T>(source.codes + offset * T::kBytes, t.head_dim, padded, to);
-      }
+    const int left = source.cached - first;
+    const int cached = left < 0 ? 0 : left < count ? left : count;
+    const int64_t* offsets = source.offsets + first;
+    bool nan = false;
+    if constexpr (T::kNanIsCode) nan = has_nan_code(source.codes, offsets, cached, t.head_dim);
+    if (nan) {
+      stage_rows<typename T::Exact>(source.codes, offsets, cached, t.head_dim, padded, s.stage, s.stride);
+    } else {
+      stage_rows<T>(source.codes, offsets, cached, t.head_dim, padded, s.stage, s.stride);
     }
+    stage_rows<StoredF32>(source.fresh, offsets + cached, count - cached, t.head_dim, padded,
+                          s.stage + int64_t{cached} * s.stride, s.stride);
     fn(first, count);
   }
 }

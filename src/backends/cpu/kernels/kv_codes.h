@@ -127,6 +127,22 @@ VERNIER_INLINE Halves masked(Halves x, int16_t mask) {
 #endif
 #endif
 
+#if defined(__AVX2__) && !defined(__AVX512F__)
+/// Many codes at once, each made the upper byte of 16 bits: 32 numbers for fewer instructions than four times 8.
+constexpr int kWideCodes = 32;
+template <class Fn>
+VERNIER_INLINE void read_wide_halves(const std::byte* from, float* to, Fn as_halves) {
+  const __m256i codes = load_as<__m256i>(from), none = _mm256_setzero_si256();
+  const __m256i even = as_halves(_mm256_unpacklo_epi8(none, codes));  // 0-7 and 16-23
+  const __m256i odd = as_halves(_mm256_unpackhi_epi8(none, codes));   // 8-15 and 24-31
+  store(to, from_halves(_mm256_castsi256_si128(even)));
+  store(to + 8, from_halves(_mm256_castsi256_si128(odd)));
+  store(to + 16, from_halves(_mm256_extracti128_si256(even, 1)));
+  store(to + 24, from_halves(_mm256_extracti128_si256(odd, 1)));
+}
+#define VERNIER_WIDE_CODES 1
+#endif
+
 /// Codes of NaN are NaN.
 struct StoredE4M3Exact {
   using Exact = StoredE4M3Exact;
@@ -157,6 +173,14 @@ struct StoredE4M3 {
     return Exact::read(from);
 #endif
   }
+#if defined(VERNIER_WIDE_CODES)
+  VERNIER_INLINE void read_wide(const std::byte* from, float* to) {
+    read_wide_halves(
+        from, to, [](__m256i words) __attribute__((always_inline)) {
+          return _mm256_and_si256(_mm256_srai_epi16(words, 1), _mm256_set1_epi16(static_cast<int16_t>(0xBF80)));
+        });
+  }
+#endif
   VERNIER_INLINE void write(std::byte* to, Vec x) {
     write_bytes<3, 7, 0x7F>(to, x);
   }
@@ -180,19 +204,37 @@ struct StoredE5M2 {
     return (Vec)((VecU)rebias(magnitude, (bits & 0x80u) << 24, 112) | special);
 #endif
   }
+#if defined(VERNIER_WIDE_CODES)
+  VERNIER_INLINE void read_wide(const std::byte* from, float* to) {
+    read_wide_halves(
+        from, to, [](__m256i words) __attribute__((always_inline)) { return words; });
+  }
+#endif
   VERNIER_INLINE void write(std::byte* to, Vec x) {
     write_bytes<2, 15, 0x7E>(to, x);
   }
 };
 
-/// Whether `bytes` codes hold one of NaN, the largest magnitude there is.
-VERNIER_INLINE bool has_nan_code(const std::byte* codes, int bytes) {
-  uint8_t most = 0;
-  for (int i = 0; i < bytes; ++i) {
-    const uint8_t magnitude = static_cast<uint8_t>(codes[i]) & 0x7F;
-    most = magnitude > most ? magnitude : most;
+/// Whether one of `count` rows of `dim` codes holds one of NaN, the largest magnitude there is.
+VERNIER_INLINE bool has_nan_code(const std::byte* codes, const int64_t* offsets, int count, int dim) {
+  constexpr int kBytes = kLanes * 4;
+  using Bytes = uint8_t __attribute__((vector_size(kBytes)));
+  Bytes most = {};
+  uint8_t tail = 0;
+  for (int k = 0; k < count; ++k) {
+    const std::byte* row = codes + offsets[k];
+    int i = 0;
+    for (; i + kBytes <= dim; i += kBytes) {
+      const Bytes magnitudes = load_as<Bytes>(row + i) & uint8_t{0x7F};
+      most = magnitudes > most ? magnitudes : most;
+    }
+    for (; i < dim; ++i) {
+      const uint8_t magnitude = static_cast<uint8_t>(row[i]) & 0x7F;
+      tail = magnitude > tail ? magnitude : tail;
+    }
   }
-  return most == 0x7F;
+  for (int i = 0; i < kBytes; ++i) tail = most[i] > tail ? most[i] : tail;
+  return tail == 0x7F;
 }
 
 }  // namespace
