@@ -23,6 +23,7 @@ struct BenchFlags {
   ModelFlags model;
   std::string against;
   std::string peer;
+  std::string b_kv_cache_dtype;
   int rounds = 3;
   BenchShape shape;
 };
@@ -31,7 +32,7 @@ struct BenchFlags {
 struct Round {
   MachineLimits limits;
   BenchRates ours;
-  std::optional<BenchRates> peer;
+  std::optional<BenchRates> peer;  ///< another engine, or another cache
 };
 
 std::vector<int32_t> random_tokens(int count, int64_t vocab) {
@@ -50,6 +51,12 @@ Result<double> decode_rate(SequenceRunner& runner, int tokens) {
     TRY_BIND(SampledToken next, runner.feed_and_sample({&token, 1}, greedy));
     token = next.token;
   }
+  return tokens / watch.elapsed_seconds();
+}
+
+Result<double> prefill_rate(SequenceRunner& runner, const std::vector<int32_t>& prompt, int tokens) {
+  Stopwatch watch;
+  TRY_STATUS(runner.feed_and_sample(std::span(prompt).first(static_cast<size_t>(tokens)), {.temperature = 0}));
   return tokens / watch.elapsed_seconds();
 }
 
@@ -81,10 +88,7 @@ Result<BenchRates> measure(SequenceRunner& runner, int64_t vocab, const BenchSha
   phase.tell(fmt::format("prefill {}", shape.prefill_tokens));
   const std::vector<int32_t> prompt = random_tokens(std::max(shape.prefill_tokens, shape.depth_tokens), vocab);
   runner.reset();
-  Stopwatch watch;
-  TRY_STATUS(
-      runner.feed_and_sample(std::span(prompt).first(static_cast<size_t>(shape.prefill_tokens)), {.temperature = 0}));
-  rates.prefill_tokens_per_s = shape.prefill_tokens / watch.elapsed_seconds();
+  TRY_BIND(rates.prefill_tokens_per_s, prefill_rate(runner, prompt, shape.prefill_tokens));
   phase.tell(fmt::format("decode {}, empty cache", shape.decode_tokens));
   runner.reset();
   TRY_BIND(rates.decode_tokens_per_s, decode_rate(runner, shape.decode_tokens));
@@ -92,6 +96,8 @@ Result<BenchRates> measure(SequenceRunner& runner, int64_t vocab, const BenchSha
   runner.reset();
   TRY_STATUS(runner.feed(std::span(prompt).first(static_cast<size_t>(shape.depth_tokens))));
   TRY_BIND(rates.deep_decode_tokens_per_s, decode_rate(runner, shape.decode_tokens));
+  phase.tell(fmt::format("prefill {} at {}", shape.prefill_tokens, shape.depth_tokens));
+  TRY_BIND(rates.deep_prefill_tokens_per_s, prefill_rate(runner, prompt, shape.prefill_tokens));
   return rates;
 }
 
@@ -122,12 +128,14 @@ std::vector<Row> rows_of(const LoadedModel& model, const SequenceRunner& runner,
            &MachineLimits::int8_ops_per_s, "int8"},
           {"decode, empty cache", &BenchRates::decode_tokens_per_s, weights, &MachineLimits::read_bytes_per_s, "read"},
           {fmt::format("decode at {}", shape.depth_tokens), &BenchRates::deep_decode_tokens_per_s, weights + kv,
-           &MachineLimits::read_bytes_per_s, "read"}};
+           &MachineLimits::read_bytes_per_s, "read"},
+          {fmt::format("prefill {} at {}", shape.prefill_tokens, shape.depth_tokens),
+           &BenchRates::deep_prefill_tokens_per_s, ops, &MachineLimits::int8_ops_per_s, "int8"}};
 }
 
-void print_table(const std::vector<Row>& rows, const std::vector<Round>& rounds, bool against) {
+void print_table(const std::vector<Row>& rows, const std::vector<Round>& rounds, const std::string& against) {
   fmt::print("\n{:<22}{:>16}{:>14}", "", "vernier", "of limit");
-  if (against) fmt::print("{:>16}{:>10}", "llama.cpp", "ratio");
+  if (!against.empty()) fmt::print("{:>16}{:>10}", against, "ratio");
   fmt::print("\n");
   for (const Row& row : rows) {
     auto share = [&](const Round& r) { return r.ours.*row.rate * row.work / (r.limits.*row.limit); };
@@ -138,7 +146,7 @@ void print_table(const std::vector<Row>& rows, const std::vector<Round>& rounds,
     }
     fmt::print("{:<22}{:>10.1f} tok/s{:>8.0f} % {:<4}", row.name,
                best(rounds, [&](const Round& r) { return r.ours.*row.rate; }), 100 * median(shares), row.limit_name);
-    if (against) {
+    if (!against.empty()) {
       fmt::print("{:>9.1f} tok/s{:>9.2f}x", best(rounds, [&](const Round& r) { return *r.peer.*row.rate; }),
                  median(ratios));
     }
@@ -149,17 +157,19 @@ void print_table(const std::vector<Row>& rows, const std::vector<Round>& rounds,
 nlohmann::json rates_json(const BenchRates& rates) {
   return {{"prefill_tokens_per_s", rates.prefill_tokens_per_s},
           {"decode_tokens_per_s", rates.decode_tokens_per_s},
-          {"deep_decode_tokens_per_s", rates.deep_decode_tokens_per_s}};
+          {"deep_decode_tokens_per_s", rates.deep_decode_tokens_per_s},
+          {"deep_prefill_tokens_per_s", rates.deep_prefill_tokens_per_s}};
 }
 
-nlohmann::json to_json(const BenchFlags& flags, const std::vector<Row>& rows, const std::vector<Round>& rounds) {
+nlohmann::json to_json(const BenchFlags& flags, const std::vector<Row>& rows, const std::vector<Round>& rounds,
+                       const std::string& against) {
   nlohmann::json all = nlohmann::json::array();
   for (const Round& r : rounds) {
     nlohmann::json entry = {{"read_bytes_per_s", r.limits.read_bytes_per_s},
                             {"int8_ops_per_s", r.limits.int8_ops_per_s},
                             {"f32_ops_per_s", r.limits.f32_ops_per_s},
                             {"vernier", rates_json(r.ours)}};
-    if (r.peer) entry["llama.cpp"] = rates_json(*r.peer);
+    if (r.peer) entry[against] = rates_json(*r.peer);
     all.push_back(std::move(entry));
   }
   return {{"prefill_tokens", flags.shape.prefill_tokens},
@@ -171,6 +181,27 @@ nlohmann::json to_json(const BenchFlags& flags, const std::vector<Row>& rows, co
           {"rounds", std::move(all)}};
 }
 
+Result<std::optional<PeerBench>> find_peer(const BenchFlags& flags) {
+  if (flags.against.empty() && flags.peer.empty()) return std::optional<PeerBench>();
+  if (!flags.against.empty() && flags.against != "llama.cpp") {
+    return invalid_argument("--against {}: expected llama.cpp, the one engine that this knows to run", flags.against);
+  }
+  if (!flags.b_kv_cache_dtype.empty()) return invalid_argument("--b-kv-cache-dtype stands in the place of --against");
+  Result<PeerBench> found = PeerBench::find(flags.peer);
+  if (found) return std::optional(std::move(found).value());
+  if (!flags.peer.empty()) return std::move(found).error();
+  fmt::print(stderr, "skipped: comparison with llama.cpp: {}\n", found.error().message);
+  return std::optional<PeerBench>();
+}
+
+Result<std::unique_ptr<SequenceRunner>> make_runner(const ModelFlags& flags, const LoadedModel& model,
+                                                    const BenchShape& shape) {
+  TRY_BIND(RunnerOptions options, flags.runner_options(model));
+  TRY_STATUS(flags.check_fallbacks(kernel_fallbacks(model, options.caches)));
+  options.context_tokens = shape.prefill_tokens + shape.depth_tokens + shape.decode_tokens;
+  return SequenceRunner::make(model.backend(), model.decoder(), options);
+}
+
 Status run_bench(const BenchFlags& flags) {
   if (flags.model.model.empty()) {
     return invalid_argument("MODEL is required; or vernier bench serve --url URL for a server");
@@ -179,22 +210,18 @@ Status run_bench(const BenchFlags& flags) {
       flags.shape.depth_tokens < 1) {
     return invalid_argument("--rounds, --prefill, --decode and --depth must be at least 1");
   }
-  std::optional<PeerBench> peer;
-  if (!flags.against.empty() || !flags.peer.empty()) {
-    if (!flags.against.empty() && flags.against != "llama.cpp") {
-      return invalid_argument("--against {}: expected llama.cpp, the one engine that this knows to run", flags.against);
-    }
-    Result<PeerBench> found = PeerBench::find(flags.peer);
-    if (!found && !flags.peer.empty()) return std::move(found).error();
-    if (found) peer = std::move(found).value();
-    if (!found) fmt::print(stderr, "skipped: comparison with llama.cpp: {}\n", found.error().message);
-  }
+  TRY_BIND(const std::optional<PeerBench> peer, find_peer(flags));
   fmt::print(stderr, "loading {}\n", flags.model.model);
   TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
-  TRY_BIND(RunnerOptions options, flags.model.runner_options(*model));
-  TRY_STATUS(flags.model.check_fallbacks(kernel_fallbacks(*model, options.caches)));
-  options.context_tokens = std::max(flags.shape.prefill_tokens, flags.shape.depth_tokens + flags.shape.decode_tokens);
-  TRY_BIND(std::unique_ptr<SequenceRunner> runner, SequenceRunner::make(model->backend(), model->decoder(), options));
+  TRY_BIND(std::unique_ptr<SequenceRunner> runner, make_runner(flags.model, *model, flags.shape));
+  std::string against = peer ? "llama.cpp" : "";
+  std::unique_ptr<SequenceRunner> other;
+  if (!flags.b_kv_cache_dtype.empty()) {
+    ModelFlags b = flags.model;
+    b.kv_cache_dtype = flags.b_kv_cache_dtype;
+    against = b.kv_cache_dtype + " cache";
+    TRY_BIND(other, make_runner(b, *model, flags.shape));
+  }
   const Features features = model->backend().features();
   const int64_t vocab = model->decoder().spec().vocab;
 
@@ -209,6 +236,8 @@ Status run_bench(const BenchFlags& flags) {
     if (peer) {
       phase->tell("llama.cpp");
       TRY_BIND(round.peer, peer->run(model->path(), features.threads, flags.shape));
+    } else if (other != nullptr) {
+      TRY_BIND(round.peer, measure(*other, vocab, flags.shape, *phase));
     }
     rounds.push_back(round);
   }
@@ -216,7 +245,7 @@ Status run_bench(const BenchFlags& flags) {
 
   const std::vector<Row> rows = rows_of(*model, *runner, flags.shape);
   if (global_options().json) {
-    fmt::print("{}\n", to_json(flags, rows, rounds).dump(2));
+    fmt::print("{}\n", to_json(flags, rows, rounds, against).dump(2));
     return {};
   }
   fmt::print("{}\n{}, {} threads, {} kernels; {} a token read, {:.1f} M parameters in products\n", model->path(),
@@ -228,7 +257,7 @@ Status run_bench(const BenchFlags& flags) {
   fmt::print("limits in this run: read {:.1f} GB/s, int8 {:.0f} GOP/s, f32 {:.0f} GFLOP/s; best of {} rounds\n",
              limit(&MachineLimits::read_bytes_per_s) * 1e-9, limit(&MachineLimits::int8_ops_per_s) * 1e-9,
              limit(&MachineLimits::f32_ops_per_s) * 1e-9, flags.rounds);
-  print_table(rows, rounds, peer.has_value());
+  print_table(rows, rounds, against);
   return {};
 }
 
@@ -244,11 +273,13 @@ void add_bench_command(CLI::App& app) {
   CLI::App* of_server = add_bench_serve(*command, *serve);
   command->add_option("--against", flags->against, "Another engine in the same rounds: llama.cpp");
   command->add_option("--peer", flags->peer, "Its benchmark program (default: llama-bench on PATH)");
+  command->add_option("--b-kv-cache-dtype", flags->b_kv_cache_dtype,
+                      "The same model with this --kv-cache-dtype in the same rounds");
   command->add_option("--rounds", flags->rounds, "Rounds; the best of each rate and the median of each ratio are shown")
       ->capture_default_str();
   command->add_option("--prefill", flags->shape.prefill_tokens, "Prompt tokens")->capture_default_str();
   command->add_option("--decode", flags->shape.decode_tokens, "Tokens to generate")->capture_default_str();
-  command->add_option("--depth", flags->shape.depth_tokens, "Tokens in the cache before the second decode")
+  command->add_option("--depth", flags->shape.depth_tokens, "Tokens in the cache before the second decode and prefill")
       ->capture_default_str();
   set_work(*command, [flags, serve, of_server]() -> Status {
     if (!of_server->parsed()) return run_bench(*flags);

@@ -42,11 +42,17 @@ void examine_cpu(const Machine& machine, std::vector<Finding>& findings) {
                         fmt::format("{:.1f} cores for this container", *machine.cpu_limit),
                         fmt::format("set --threads {}", std::max(1, static_cast<int>(*machine.cpu_limit)))});
   }
-  const std::vector<std::string> sets = machine.instruction_sets();
+  const std::vector<std::string> sets = usable_instruction_sets();
   findings.push_back(
       {sets.size() > 1 ? Verdict::kGood : Verdict::kWarning, "instruction sets",
        fmt::format("{} (kernels exist for baseline, avx2, avx512, amx)", fmt::join(sets, ", ")),
        sets.size() > 1 ? "" : "without AVX2, FMA, F16C and BMI2 everything runs on the slow baseline kernels"});
+  if (const std::vector<std::string> withheld = machine.withheld_sets(sets); !withheld.empty()) {
+    findings.push_back({Verdict::kWarning, "withheld sets",
+                        fmt::format("{}: the processor has it, this process may not use it", fmt::join(withheld, ", ")),
+                        "the system does not save or grant its registers; of amx a sandbox may refuse them (arch_prctl "
+                        "ARCH_REQ_XCOMP_PERM)"});
+  }
 }
 
 void examine_memory(const Machine& machine, std::vector<Finding>& findings) {
@@ -155,7 +161,8 @@ void print_json(const Machine& machine, const std::vector<Finding>& findings) {
       {"logical_cores", machine.logical_cores},
       {"physical_cores", machine.physical_cores},
       {"numa_nodes", machine.numa_nodes},
-      {"instruction_sets", machine.instruction_sets()},
+      {"instruction_sets", usable_instruction_sets()},
+      {"withheld_instruction_sets", machine.withheld_sets(usable_instruction_sets())},
       {"last_level_cache_bytes", machine.last_level_cache_bytes},
       {"memory_bytes", machine.memory_bytes},
       {"available_bytes", machine.available_bytes},

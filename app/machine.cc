@@ -117,6 +117,12 @@ std::vector<std::string> Machine::instruction_sets() const {
   return sets;
 }
 
+std::vector<std::string> Machine::withheld_sets(const std::vector<std::string>& granted) const {
+  std::vector<std::string> withheld = instruction_sets();
+  std::erase_if(withheld, [&](const std::string& set) { return std::ranges::find(granted, set) != granted.end(); });
+  return withheld;
+}
+
 Machine read_machine(const std::filesystem::path& root) {
   Machine machine;
   read_cpu(root, machine);

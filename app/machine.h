@@ -25,8 +25,10 @@ struct Machine {
   std::string nvidia_driver;  ///< version line, empty without one
 
   bool has(const std::string& flag) const;
-  /// Of the instruction sets that kernels are built for, those that this machine runs, the best last.
+  /// Of the instruction sets that kernels are built for, those that the processor has, the best last.
   std::vector<std::string> instruction_sets() const;
+  /// Those of them that are not among `granted`: the system keeps this process from them.
+  std::vector<std::string> withheld_sets(const std::vector<std::string>& granted) const;
 };
 
 /// `root` stands in for "/" in tests.

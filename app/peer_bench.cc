@@ -82,13 +82,14 @@ Result<BenchRates> PeerBench::run(const std::string& model_path, int threads, co
     all.insert(all.end(), more.begin(), more.end());
     return output_of(all);
   };
-  const std::string generated = std::to_string(shape.decode_tokens);
-  TRY_BIND(std::string shallow, with({"-p", std::to_string(shape.prefill_tokens), "-n", generated}));
-  TRY_BIND(std::string deep, with({"-p", "0", "-n", generated, "-d", std::to_string(shape.depth_tokens)}));
+  const std::string prompt = std::to_string(shape.prefill_tokens), generated = std::to_string(shape.decode_tokens);
+  TRY_BIND(std::string shallow, with({"-p", prompt, "-n", generated}));
+  TRY_BIND(std::string deep, with({"-p", prompt, "-n", generated, "-d", std::to_string(shape.depth_tokens)}));
   BenchRates rates;
   TRY_BIND(rates.prefill_tokens_per_s, rate_of(shallow, shape.prefill_tokens, 0));
   TRY_BIND(rates.decode_tokens_per_s, rate_of(shallow, 0, shape.decode_tokens));
   TRY_BIND(rates.deep_decode_tokens_per_s, rate_of(deep, 0, shape.decode_tokens));
+  TRY_BIND(rates.deep_prefill_tokens_per_s, rate_of(deep, shape.prefill_tokens, 0));
   return rates;
 }
 

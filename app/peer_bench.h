@@ -12,13 +12,14 @@ struct BenchRates {
   double prefill_tokens_per_s = 0;
   double decode_tokens_per_s = 0;
   double deep_decode_tokens_per_s = 0;
+  double deep_prefill_tokens_per_s = 0;
 };
 
 /// What to measure, the same for every engine.
 struct BenchShape {
   int prefill_tokens = 512;
   int decode_tokens = 64;
-  int depth_tokens = 2048;  ///< in the cache before the second decode
+  int depth_tokens = 2048;  ///< in the cache before the second decode and prefill
 };
 
 /// llama.cpp's own benchmark program, run as a process of its own on the same file with the same threads.

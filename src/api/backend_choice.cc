@@ -4,6 +4,7 @@
 
 #include "backends/absent/absent.h"
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/cpu_isa.h"
 #include "backends/cuda/cuda_entry.h"
 #include "base/log.h"
 #include "ops/ref_backend.h"
@@ -52,6 +53,12 @@ BackendPresence cuda_presence() {
     presence.reason = devices.error().message;
   }
   return presence;
+}
+
+std::vector<std::string> usable_instruction_sets() {
+  std::vector<std::string> sets;
+  for (Isa isa : machine_isas()) sets.emplace_back(name(isa));
+  return sets;
 }
 
 }  // namespace vernier

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ops/backend.h"
 
@@ -25,5 +26,9 @@ struct BackendPresence {
   std::string reason;   ///< why none does
 };
 BackendPresence cuda_presence();
+
+/// Levels of instructions that the CPU backend may use in this process, the best last: those that the processor has
+/// and whose registers the system grants.
+std::vector<std::string> usable_instruction_sets();
 
 }  // namespace vernier

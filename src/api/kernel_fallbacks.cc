@@ -8,36 +8,12 @@
 
 #include "base/log.h"
 #include "models/decoder_spec.h"
+#include "tune/fallback.h"
 
 namespace vernier {
 namespace {
 
 constexpr int64_t kPrefillRows = 512;
-
-/// The first candidate, in the order of preference, that could be had on another machine or for another size.
-const Candidate* refused_before_chosen(const Choice& choice) {
-  for (const Candidate& candidate : choice.candidates) {
-    switch (candidate.reason.code) {
-      case ReasonCode::kChosen:
-        return nullptr;
-      case ReasonCode::kNeedsIsa:
-      case ReasonCode::kShape:
-      case ReasonCode::kNotBuilt:
-      case ReasonCode::kNeedsFeature:
-      case ReasonCode::kBlockSize:
-      case ReasonCode::kScales:
-      case ReasonCode::kResultType:
-        return &candidate;
-      case ReasonCode::kSlower:
-      case ReasonCode::kRows:
-      case ReasonCode::kCodec:
-      case ReasonCode::kNumerics:
-      case ReasonCode::kNotAsked:
-        break;
-    }
-  }
-  return nullptr;
-}
 
 using FallbackKey = std::tuple<std::string, std::string, std::string, std::string, std::string>;
 
@@ -48,7 +24,7 @@ struct Counted {
 using FallbackCounts = std::map<FallbackKey, Counted>;
 
 void count_choice(const Choice& choice, const std::string& phase, FallbackCounts& counts) {
-  const Candidate* refused = refused_before_chosen(choice);
+  const Candidate* refused = stood_in_for(choice);
   if (refused == nullptr) return;
   Counted& counted = counts[{choice.problem.op, phase, choice.chosen().kernel, refused->kernel,
                              std::string(name(refused->reason.code))}];

@@ -19,16 +19,16 @@ struct KernelFallback {
   std::string phase;       ///< "decode", "prefill"
   std::string kernel;      ///< taken
   std::string instead_of;  ///< the one it would have been
-  std::string reason;      ///< a stable code: "needs-isa"
+  std::string reason;      ///< a stable code: "shape"
   std::string detail;      ///< the values that decided the first of them
   int64_t count = 0;
 
-  /// "linear (decode): float_tile_avx2 in place of bf16_tile_avx512 for 30 weights: needs-isa, needs avx512 with bf16"
+  /// "linear (decode): float_stream_avx2 in place of fp8_stream_avx2 for 30 weights: shape, scales of 6 columns"
   std::string to_string() const;
 };
 
-/// What `explain` shows, counted: choices whose first candidate cannot run here. No fallback is a kernel made for
-/// another codec or number of rows, or for less exact numerics than were asked for.
+/// What `explain` shows, counted: choices that stand in for another (tune/fallback.h). No fallback is another level
+/// of instructions, a kernel made for another codec or number of rows, or less exact numerics than were asked for.
 std::vector<KernelFallback> kernel_fallbacks(const LoadedModel& model, const std::vector<CacheSpec>& caches);
 std::vector<KernelFallback> kernel_fallbacks(const LoadedEncoder& model);
 

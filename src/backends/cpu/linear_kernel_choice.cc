@@ -36,8 +36,8 @@ Reason verdict(LinearKernel kernel, const CpuMatrix& matrix, const MatrixSegment
   }
   const bool fp8 =
       kernel == LinearKernel::kFp8Stream || kernel == LinearKernel::kFp8Tile || kernel == LinearKernel::kFp8Bf16Tile;
-  if (fp8 && !is_fp8(segment.layout.format)) {
-    if (segment.fp8_refused.code != ReasonCode::kChosen) return segment.fp8_refused;
+  const bool refused = segment.fp8_refused.code != ReasonCode::kChosen;
+  if (fp8 && !refused && !is_fp8(segment.layout.format)) {
     return {ReasonCode::kCodec, fmt::format("{} is not kept as FP8 codes", segment.codec)};
   }
   if (integer && matrix.numerics() == Numerics::kExact) {
@@ -64,6 +64,8 @@ Reason verdict(LinearKernel kernel, const CpuMatrix& matrix, const MatrixSegment
   if (is_stream(kernel) && batch_rows > kStreamRows) {
     return {ReasonCode::kRows, fmt::format("made for up to {} rows; this step has {}", kStreamRows, batch_rows)};
   }
+  // Last, so that what the weight lacks is told of the kernel that it would have had.
+  if (fp8 && refused) return segment.fp8_refused;
   return {ReasonCode::kChosen, ""};
 }
 
@@ -83,9 +85,9 @@ void add_other_isas(const CpuMatrix& matrix, LinearKernel kernel, PanelFormat fo
 
 LinearKernel choose_linear(const CpuMatrix& matrix, const MatrixSegment& segment, int64_t batch_rows, Choice* choice) {
   // Fastest first.
-  constexpr LinearKernel kAll[] = {LinearKernel::kIntStream,   LinearKernel::kIntTile,   LinearKernel::kDenseStream,
-                                   LinearKernel::kFp8Bf16Tile, LinearKernel::kFp8Stream, LinearKernel::kFp8Tile,
-                                   LinearKernel::kBf16Tile,    LinearKernel::kFloatTile};
+  constexpr LinearKernel kAll[] = {LinearKernel::kIntStream, LinearKernel::kIntTile,  LinearKernel::kFp8Bf16Tile,
+                                   LinearKernel::kFp8Stream, LinearKernel::kFp8Tile,  LinearKernel::kDenseStream,
+                                   LinearKernel::kBf16Tile,  LinearKernel::kFloatTile};
   if (choice == nullptr) {
     const bool few = batch_rows <= kStreamRows;
     if (matrix.is_integer(segment)) return few ? LinearKernel::kIntStream : LinearKernel::kIntTile;

@@ -92,7 +92,7 @@ Fp8Plan plan_fp8(const QTensor& tensor, ThreadPool& pool) {
   }
   // As float32 or as an E8M0 byte, a scale in the panel's units must be finite.
   if (float most = largest_scale(view); most >= 0x1p119f) {
-    plan.refused = {ReasonCode::kCodec, fmt::format("a scale of {:g}; needs scales below 2^119", most)};
+    plan.refused = {ReasonCode::kScales, fmt::format("a scale of {:g}; needs scales below 2^119", most)};
     return plan;
   }
   if (has_special_code(view, pool)) {

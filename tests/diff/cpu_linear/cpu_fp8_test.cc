@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "backends/cpu/linear_kernel_choice.h"
 #include "diff/cpu_linear/random_matrix.h"
 #include "tensor/scalar.h"
+#include "tune/fallback.h"
 
 // FP8 weights stay codes beside their scales: CPU-11, CPU-12 and CPU-13 for every size of scale block, and the reason
 // where they cannot stay codes.
@@ -224,6 +226,33 @@ TEST(CpuFp8Choice, EveryRefusalHasItsReason) {
   const QTensor broken = every_code(codec(CodecId::kE4M3Channel), false);
   EXPECT_EQ(explained(broken, 1).chosen().kernel, "float_stream_baseline");
   EXPECT_NE(reason_of(explained(broken, 1), "fp8_stream_baseline").detail.find("NaN"), std::string::npos);
+}
+
+/// CPU-10: a kernel stands in for another where no panel holds the codes, whatever the level of instructions, and
+/// nowhere else: a level that the machine lacks is no fallback.
+TEST(CpuFp8Choice, OnlyWhatNoPanelHoldsFallsBack) {
+  const auto check = [](const QTensor& tensor, std::string_view why) {
+    for (Isa isa : machine_isas()) {
+      for (Numerics numerics : {Numerics::kExact, Numerics::kFast}) {
+        for (int64_t rows : {1, 512}) {
+          const Choice choice = explain_linear(*packed(tensor, isa, numerics), rows).at(0);
+          const Candidate* better = stood_in_for(choice);
+          const std::string what = fmt::format("{} {} {} rows", choice.problem.to_string(), name(isa), rows);
+          EXPECT_EQ(better != nullptr ? name(better->reason.code) : "", why) << what;
+          if (better == nullptr) continue;
+          EXPECT_TRUE(better->kernel.starts_with(rows > 1 ? "fp8_tile" : "fp8_stream") ||
+                      better->kernel.starts_with("fp8_bf16_tile"))
+              << what << ": " << better->kernel;
+          EXPECT_TRUE(choice.chosen().kernel.starts_with("float_")) << what << ": " << choice.chosen().kernel;
+        }
+      }
+    }
+  };
+  for (const Codec& each : all_codecs()) check(random_matrix(each, 24, 512, 3), "");
+  for (const Codec& each : block_codecs()) {
+    check(every_code(each, true), each.group_cols == 6 ? "shape" : "");
+    check(every_code(each, false), each.group_cols == 6 ? "shape" : "");
+  }
 }
 
 // A byte a weight and its scales, once.

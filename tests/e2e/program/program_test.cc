@@ -16,39 +16,17 @@
 #include <string>
 #include <vector>
 
+#include "run_program.h"
 #include "testing/models.h"
 #include "testing/temp_folder.h"
 
 namespace vernier {
 namespace {
 
-struct Outcome {
-  int exit_code = -1;
-  std::string output;  ///< standard output; standard error too where `vernier` was asked for it
-};
-
-/// Runs the program through a shell. `arguments` may hold redirections.
-Outcome vernier(const std::string& arguments, bool with_errors = false) {
-  const std::string command = std::string(VERNIER_PROGRAM) + " " + arguments + (with_errors ? " 2>&1" : " 2>/dev/null");
-  std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), nullptr);
-  Outcome outcome;
-  std::array<char, 4096> buffer{};
-  while (const size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe.get()))
-    outcome.output.append(buffer.data(), got);
-  const int status = ::pclose(pipe.release());
-  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return outcome;
-}
-
-std::string bytes_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-/// A folder's model, small enough to be in the repository.
-std::string tiny_model(const std::string& name) {
-  return std::string(VERNIER_TEST_DATA) + "/models/" + name;
-}
+using testing::bytes_of;
+using testing::Outcome;
+using testing::tiny_model;
+using testing::vernier;
 
 TEST(EndToEnd, SaysWithItsExitCodeWhatKindOfErrorItWas) {
   testing::TempFolder folder;
@@ -275,6 +253,9 @@ TEST(EndToEnd, DoctorTellsAsJson) {
   const nlohmann::json report = nlohmann::json::parse(outcome.output);
   EXPECT_GE(report.at("logical_cores").get<int>(), 1);
   EXPECT_EQ(report.at("instruction_sets").at(0), "baseline");
+  for (const nlohmann::json& withheld : report.at("withheld_instruction_sets")) {
+    EXPECT_EQ(std::ranges::count(report.at("instruction_sets"), withheld), 0) << withheld;
+  }
   EXPECT_FALSE(report.at("findings").empty());
 }
 
@@ -428,21 +409,6 @@ TEST(EndToEnd, FlagsWithNothingToActOnAreRefused) {
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
     EXPECT_NE(refused.output.find("--kv-cache-dtype changes nothing"), std::string::npos) << refused.output;
   }
-}
-
-TEST(EndToEnd, FallbacksAreToldOrRefused) {
-  testing::TempFolder folder;
-  const std::string run = "logits " + tiny_model("llama") + " --ids " + folder.write("ids.json", "[[1, 2]]") +
-                          " --out " + folder.path("out.safetensors") + " --isa baseline";
-  EXPECT_EQ(vernier(run + " --on-fallback nonsense").exit_code, 2);
-  const Outcome warned = vernier(run, true);
-  EXPECT_EQ(warned.exit_code, 0) << warned.output;
-  EXPECT_NE(warned.output.find("fallback: linear (decode): "), std::string::npos) << warned.output;
-  const Outcome silent = vernier(run + " --on-fallback allow", true);
-  EXPECT_EQ(silent.output.find("fallback: "), std::string::npos) << silent.output;
-  const Outcome refused = vernier(run + " --on-fallback attend=warn,linear=error", true);
-  EXPECT_EQ(refused.exit_code, 5) << refused.output;
-  EXPECT_NE(refused.output.find("needs-isa"), std::string::npos) << refused.output;
 }
 
 }  // namespace

@@ -83,5 +83,15 @@ TEST(Machine, AnInstructionSetNeedsAllOfItsParts) {
   }
 }
 
+/// A processor's flags do not say what a process may use: a sandbox can refuse the registers of tiles.
+TEST(Machine, WhatTheSystemWithholdsIsTold) {
+  Machine machine;
+  machine.flags = {"amx_bf16", "amx_int8", "amx_tile", "avx2", "avx512_bf16", "avx512_vnni", "avx512bw",
+                   "avx512dq", "avx512f",  "avx512vl", "bmi1", "bmi2",        "f16c",        "fma"};
+  EXPECT_THAT(machine.withheld_sets({"baseline", "avx2", "avx512"}), ::testing::ElementsAre("amx"));
+  EXPECT_THAT(machine.withheld_sets({"baseline"}), ::testing::ElementsAre("avx2", "avx512", "amx"));
+  EXPECT_THAT(machine.withheld_sets(machine.instruction_sets()), ::testing::IsEmpty());
+}
+
 }  // namespace
 }  // namespace vernier

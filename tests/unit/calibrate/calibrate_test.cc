@@ -125,6 +125,24 @@ TEST(CalibrateCache, LayersAndRolesHaveLargestNumbersOfTheirOwn) {
   EXPECT_EQ(std::ranges::adjacent_find(all), all.end());
 }
 
+// A33: no layer is left out, whichever kind of cache it has; the side-car would be one for another model.
+TEST(CalibrateCache, EveryLayerHasItsScales) {
+  for (const char* model : {"llama", "gemma3", "gpt-oss", "deepseek-v2"}) {
+    auto checkpoint = Checkpoint::open(folder(model)).value();
+    Config config = checkpoint->config().value();
+    const CachePlan plan = plan_cache(read_decoder(config).value(), {}, {}).value();
+    const Calibration made = calibrated(model, text(10), {});
+    EXPECT_EQ(made.layers.size(), plan.layers.size()) << model;
+    EXPECT_EQ(made.file.layers.size(), plan.layers.size()) << model;
+    for (const CacheSpec& cache : plan.layers) {
+      const auto found = made.file.layers.find(cache.layer);
+      ASSERT_NE(found, made.file.layers.end()) << model << " layer " << cache.layer;
+      EXPECT_FALSE(found->second.k.empty()) << model << " layer " << cache.layer;
+      EXPECT_FALSE(found->second.v.empty()) << model << " layer " << cache.layer;
+    }
+  }
+}
+
 // A34: all of the text counts, whatever sequence or chunk it stands in.
 TEST(CalibrateCache, TheLastSequenceCountsLikeTheFirst) {
   std::vector<int32_t> tokens = text(50);

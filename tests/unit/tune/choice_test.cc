@@ -1,4 +1,4 @@
-#include "tune/choice.h"
+#include "tune/fallback.h"
 
 #include <gtest/gtest.h>
 
@@ -33,6 +33,23 @@ TEST(Choice, EachReasonHasANameOfItsOwnTune2) {
     const std::string_view found = name(static_cast<ReasonCode>(code));
     EXPECT_NE(found, "?") << code;
     EXPECT_TRUE(names.insert(found).second) << found;
+  }
+}
+
+// TUNE-6
+TEST(Choice, StandsInForWhatThisProblemKeptFromRunningTune6) {
+  const std::set<ReasonCode> none = {ReasonCode::kSlower,   ReasonCode::kNeedsIsa, ReasonCode::kCodec,
+                                     ReasonCode::kNumerics, ReasonCode::kRows,     ReasonCode::kNotAsked};
+  for (int i = 1; i <= static_cast<int>(ReasonCode::kNotAsked); ++i) {
+    const auto code = static_cast<ReasonCode>(i);
+    const Choice before = choice_of({ReasonCode::kNeedsIsa, code, ReasonCode::kRows, ReasonCode::kChosen});
+    if (none.contains(code)) {
+      EXPECT_EQ(stood_in_for(before), nullptr) << name(code);
+    } else {
+      ASSERT_NE(stood_in_for(before), nullptr) << name(code);
+      EXPECT_EQ(stood_in_for(before)->reason.code, code);
+    }
+    EXPECT_EQ(stood_in_for(choice_of({ReasonCode::kChosen, code})), nullptr) << "slower ones stand behind";
   }
 }
 
