@@ -2,6 +2,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "api/option_words.h"
 #include "app/commands.h"
 #include "app/model_flags.h"
 #include "app/shard_table.h"
@@ -22,6 +23,13 @@ std::string describe(const std::optional<Pooling>& pooling) {
   if (pooling == Pooling::kLast) return "of the last token";
   return "the mean of all tokens";
 }
+
+struct InspectFlags {
+  std::string model;
+  std::string kv_cache_dtype = "auto";
+  std::string kv_scales;
+  ShardFlags shards;
+};
 
 /// "12 of 18 layers: window 512": layers that attend alike, counted.
 std::string describe_windows(const DecoderSpec& spec) {
@@ -138,10 +146,13 @@ nlohmann::json to_json(const DecoderSpec& spec) {
           {"layers", std::move(layers)}};
 }
 
-/// What each layer's cache is where nothing else is asked for.
-Result<CachePlan> plan_own_cache(const DecoderSpec& spec, const Checkpoint& checkpoint) {
+/// What each layer's cache is.
+Result<CachePlan> plan_shown_cache(const DecoderSpec& spec, const Checkpoint& checkpoint, const InspectFlags& flags) {
+  CacheOptions options;
+  TRY_BIND(options.stored, parse_cache_type("--kv-cache-dtype", flags.kv_cache_dtype));
+  options.scales_file = flags.kv_scales;
   TRY_BIND(const CacheSource source, read_cache_source(checkpoint));
-  return plan_cache(spec, {}, source);
+  return plan_cache(spec, options, source);
 }
 
 /// Layers whose lines are alike share one: "0 to 11".
@@ -190,11 +201,6 @@ void print_unused(const LoadReport& report) {
   fmt::print("{}\n", unused.size() > kShown ? " ..." : "");
 }
 
-struct InspectFlags {
-  std::string model;
-  ShardFlags shards;
-};
-
 Status run_inspect(const InspectFlags& flags) {
   TRY_BIND(std::string path, find_model(flags.model));
   TRY_BIND(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::open(path));
@@ -215,7 +221,7 @@ Status run_inspect(const InspectFlags& flags) {
     nlohmann::json all = {{"path", path}, {"report", report.to_json()}};
     if (spec.ok()) {
       all["model"] = to_json(*spec);
-      TRY_BIND(const CachePlan cache, plan_own_cache(*spec, *checkpoint));
+      TRY_BIND(const CachePlan cache, plan_shown_cache(*spec, *checkpoint, flags));
       for (const CacheSpec& layer : cache.layers) all["cache"]["layers"].push_back(to_json(layer));
       all["cache"]["notes"] = cache.notes;
     }
@@ -230,7 +236,7 @@ Status run_inspect(const InspectFlags& flags) {
              report.tensors.size());
   if (spec.ok()) {
     print_spec(*spec);
-    TRY_BIND(const CachePlan cache, plan_own_cache(*spec, *checkpoint));
+    TRY_BIND(const CachePlan cache, plan_shown_cache(*spec, *checkpoint, flags));
     print_cache(cache);
   }
   if (encoder.ok()) print_spec(*encoder, checkpoint->embedding());
@@ -252,6 +258,9 @@ void add_inspect_command(CLI::App& app) {
   auto flags = std::make_shared<InspectFlags>();
   CLI::App* command = app.add_subcommand("inspect", "Show a checkpoint's configuration, tensors, codecs and scales");
   command->add_option("MODEL", flags->model, "A GGUF file, a Hugging Face folder, or a short name")->required();
+  command->add_option("--kv-cache-dtype", flags->kv_cache_dtype, "Shows the cache with this stored type")
+      ->capture_default_str();
+  command->add_option("--kv-scales", flags->kv_scales, "Shows the cache with the scales of this side-car JSON");
   flags->shards.add_to(*command);
   set_work(*command, [flags] { return run_inspect(*flags); });
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -15,10 +17,14 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 Status write_text(const fs::path& path, std::string_view text) {
+  errno = 0;
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << text;
   out.close();
-  if (!out) return make_error(ErrorCode::kInternal, "cannot write {}", path.string());
+  if (!out) {
+    return make_error(ErrorCode::kInternal, "cannot write {}: {}", path.string(),
+                      errno != 0 ? std::strerror(errno) : "the reason is not known");
+  }
   return {};
 }
 

@@ -1,6 +1,8 @@
 #include "audit/gguf_output.h"
 
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "audit/gguf_blocks_of.h"
@@ -119,10 +121,12 @@ void GgufMetadata::add_file_type(const QuantTarget& target) {
 }
 
 Error GgufOutput::cannot_write() const {
-  return make_error(ErrorCode::kInternal, "cannot write {}", path_);
+  return make_error(ErrorCode::kInternal, "cannot write {}: {}", path_,
+                    errno != 0 ? std::strerror(errno) : "the reason is not known");
 }
 
 Status GgufOutput::open() {
+  errno = 0;
   file_.open(path_, std::ios::binary | std::ios::trunc);
   if (!file_) return cannot_write();
   return {};
@@ -157,6 +161,7 @@ Status GgufOutput::write_head(const GgufMetadata& metadata) {
   }
   head.resize((head.size() + kAlignment - 1) / kAlignment * kAlignment);
   data_begin_ = head.size();
+  errno = 0;
   file_.write(head.data(), static_cast<std::streamsize>(head.size()));
   if (!file_) return cannot_write();
   return {};
@@ -168,6 +173,7 @@ Status GgufOutput::write(const std::string& name, std::span<const std::byte> byt
     return make_error(ErrorCode::kInternal, "{}: {} bytes at {}, expected {} together", name, bytes.size(), place,
                       entry.bytes);
   }
+  errno = 0;
   file_.seekp(static_cast<std::streamoff>(data_begin_ + entry.offset + place * bytes.size()));
   file_.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   if (!file_) return cannot_write();
@@ -175,6 +181,7 @@ Status GgufOutput::write(const std::string& name, std::span<const std::byte> byt
 }
 
 Status GgufOutput::finish() {
+  errno = 0;
   // The last tensor is padded, too.
   file_.seekp(static_cast<std::streamoff>(data_begin_ + data_bytes_) - 1);
   if (last_is_padded_) file_.put('\0');

@@ -63,6 +63,7 @@ void lint_json_file(const LintOptions& options, LintReport& report) {
   Result<nlohmann::json> tree = read_strict_json(report.path);
   if (!tree.ok()) return report.add(lint_checks::kFile, tree.error());
   report.format = "JSON";
+  if (is_scale_file(*tree)) return lint_scale_file(report.path, nullptr, report);
   if (path.filename() == "tokenizer.json") return lint_tokenizer_file(options, report);
   if (path.filename() != "config.json" && path.filename() != "hf_quant_config.json") return;
   if (!tree->is_object()) return report.add(lint_checks::kFile, report.path, "", "is no JSON object");

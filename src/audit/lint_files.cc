@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "audit/lint_parts.h"
 #include "checkpoint/gguf_parts.h"
@@ -7,6 +8,7 @@
 #include "checkpoint/quant_dialects.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/strict_json.h"
+#include "models/registry.h"
 
 namespace vernier {
 
@@ -87,6 +89,11 @@ void read_text_files(CheckpointParts& parts, LintReport& report) {
   }
 }
 
+std::optional<DecoderSpec> spec_of(Config& config) {
+  Result<DecoderSpec> spec = read_decoder(config);
+  return spec.ok() ? std::optional(*std::move(spec)) : std::nullopt;
+}
+
 }  // namespace
 
 void lint_hf_folder(const LintOptions& options, LintReport& report) {
@@ -111,6 +118,9 @@ void lint_hf_folder(const LintOptions& options, LintReport& report) {
   Result<std::unique_ptr<Checkpoint>> checkpoint = Checkpoint::make(std::move(parts));
   if (!checkpoint.ok()) return report.add(lint_checks::kShards, checkpoint.error());
   lint_checkpoint(**checkpoint, depth, options, report);
+  Result<Config> known = (*checkpoint)->config();
+  const std::optional<DecoderSpec> spec = known.ok() ? spec_of(*known) : std::nullopt;
+  lint_scale_files(report.path, spec ? &*spec : nullptr, report);
 }
 
 void lint_gguf(const LintOptions& options, LintReport& report) {

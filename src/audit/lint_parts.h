@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,12 @@ void lint_tensor(const StoredTensor& tensor, LintReport& report);
 void lint_lone_codes(const Checkpoint& checkpoint, LintReport& report);
 /// Scales of the cache against the model's layers.
 void lint_cache_scales(const LoadReport& loaded, const QuantPlan& plan, const DecoderSpec& spec, LintReport& report);
+/// Whether a JSON file is, or would be, a side-car with scales of the cache.
+bool is_scale_file(const nlohmann::json& tree);
+/// What --kv-scales would refuse; against the model, where there is one.
+void lint_scale_file(const std::string& path, const DecoderSpec* spec, LintReport& report);
+/// Each such file that lies in the folder.
+void lint_scale_files(const std::string& folder, const DecoderSpec* spec, LintReport& report);
 /// Settings of a configuration that contradict each other, and that no loader minds.
 void lint_settings(const Checkpoint& checkpoint, const DecoderSpec& spec, LintReport& report);
 /// Tokenizer, special tokens and chat templates; `vocab` is 0 where it is not known.

@@ -239,12 +239,12 @@ TEST(EndToEnd, ExplainAndInspectShowEachCacheScaleWithItsOrigin) {
     EXPECT_NE(outcome.output.find("fp8_e4m3"), std::string::npos) << command;
     EXPECT_NE(outcome.output.find("layers.1.self_attn.k_proj.k_scale"), std::string::npos) << command;
     EXPECT_NE(outcome.output.find("layers.1.self_attn.v_proj.v_scale"), std::string::npos) << command;
+    EXPECT_EQ(vernier(command + " --kv-scales none.json --kv-cache-dtype int8").exit_code, 5) << command;
   }
   const Outcome skipped = vernier("inspect --json " + model);
   EXPECT_EQ(nlohmann::json::parse(skipped.output).at("cache").at("layers").at(0).at("stored"), "fp8_e4m3");
   EXPECT_EQ(vernier("explain " + model + " --kv-scale-missing error").exit_code, 0);
   EXPECT_EQ(vernier("explain " + tiny_model("llama") + " --kv-cache-dtype fp8 --kv-scale-missing error").exit_code, 2);
-  EXPECT_EQ(vernier("explain " + tiny_model("llama") + " --kv-cache-dtype int8").exit_code, 5);
 }
 
 TEST(EndToEnd, DoctorTellsAsJson) {

@@ -1,9 +1,11 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "api/load_tokenizer.h"
@@ -164,6 +166,36 @@ TEST(Lint, WhatIsNotThereIsAFinding) {
   const LintReport report = search("no/such/model");
   ASSERT_EQ(report.findings.size(), 1u);
   EXPECT_THAT(report.findings[0].message, HasSubstr("no such file"));
+}
+
+// A side-car for --kv-scales that `run` would refuse passed, alone and beside its model.
+TEST(Lint, AScaleFileIsCheckedAloneAndAgainstItsModel) {
+  const fs::path folder = fs::path(::testing::TempDir()) / "scale-file-beside-model";
+  fs::remove_all(folder);
+  fs::copy(fs::path(VERNIER_TEST_DATA) / "models" / "llama", folder);
+  const fs::path file = folder / "kv-scales.json";
+  const auto findings = [&](const std::string& layers, const fs::path& searched) {
+    std::ofstream(file) << R"({"model_type": "llama", "kv_cache": {"dtype": "float8_e4m3fn", "scaling_factor": {"0": {)"
+                        << layers << "}}}}";
+    std::string found;
+    for (const LintFinding& finding : search(searched).findings) {
+      if (finding.check.level == LintLevel::kError) found += fmt::format("{}: {}", finding.check.id, finding.message);
+    }
+    return found;
+  };
+  std::string whole = R"("0": 0.3)";
+  int layers = 1;
+  while (findings(whole, folder).find("no scale for layer") != std::string::npos && layers < 20) {
+    whole += fmt::format(R"(, "{}": {{"k": 0.6, "v": 1.7}})", layers++);
+  }
+  EXPECT_EQ(findings(whole, folder), "");
+  EXPECT_THAT(findings(whole + R"(, "77": 1)", folder), HasSubstr("cache-scale: --kv-scales"));
+  for (const fs::path& searched : {folder, file}) {
+    EXPECT_EQ(findings(whole, searched), "");
+    EXPECT_THAT(findings(R"("0": 0)", searched), HasSubstr("cache-scale: the scale of layer 0 is 0"));
+    EXPECT_THAT(findings(R"("0": {"k": 1})", searched), HasSubstr("cache-scale: the scale of layer 0 is"));
+  }
+  fs::remove_all(folder);
 }
 
 // AUDIT-2: whatever the dialect, a checkpoint that is right gives neither error nor warning.
