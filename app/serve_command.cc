@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -299,17 +300,29 @@ class StopRequest {
       const int signal = signals.wait();
       if (!state->serving) std::_Exit(128 + signal);
       state->signal.set_value(signal);
-      while (true) pause();  // here the second one, which nothing blocks any more, finds the program
+      const int second = signals.wait_again();
+      tell("signal {}: what is not answered yet is cut off", second);
+      state->second = second;
+      state->hurry = true;
+      while (true) pause();  // here the third one, which nothing blocks any more, finds the program
     }).detach();
   }
   /// From now on one is waited for.
   void serve() { state_->serving = true; }
   int wait() { return state_->signal.get_future().get(); }
+  /// A second one came: answers have no more time.
+  const std::atomic<bool>& hurry() const { return state_->hurry; }
+  /// Ends the program as that one would have.
+  void end_as_told() const {
+    if (state_->hurry) ::kill(::getpid(), state_->second);
+  }
 
  private:
   struct State {
     std::atomic<bool> serving = false;
     std::promise<int> signal;
+    std::atomic<int> second = 0;
+    std::atomic<bool> hurry = false;
   };
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
@@ -340,8 +353,9 @@ Status serve(const ServeFlags& flags) {
   const int signal = stop.wait();
   tell("signal {}: no new requests; {} under way have {} s", signal, server->requests_under_way(), flags.grace_s);
   if (model.grammars != nullptr) model.grammars->stop();  // nothing that still compiles would begin to answer
-  const bool whole = server->drain(std::chrono::seconds(flags.grace_s));
-  tell("stopped; {}", whole ? "every answer was given whole" : "answers that took longer were cut off");
+  const bool whole = server->drain(std::chrono::seconds(flags.grace_s), &stop.hurry());
+  tell("stopped; {}", whole ? "every answer was given whole" : "some answers were cut off, with an error");
+  stop.end_as_told();
   server.reset();
   return {};
 }

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/grammar_error.h"
 
 namespace vernier {
 
@@ -150,7 +151,7 @@ void EngineLoop::add(Submission submission) {
   added->sequence = *id;
   if (request.grammar != nullptr) {
     Result<GrammarMatcher> matcher = GrammarMatcher::make(request.grammar);
-    if (!matcher.ok()) return fail(*added, matcher.error(), monotonic_ns());
+    if (!matcher.ok()) return fail(*added, of_grammar(matcher.error()), monotonic_ns());
     added->matcher.emplace(std::move(*matcher));
   }
   ids_.emplace(added->id, *id);
@@ -309,7 +310,7 @@ RequestUpdate EngineLoop::accept(const PlannedRows& rows, Sequence& member, Step
   }
   Result<SampledToken>& drawn = output.sampled[next++];
   if (!member.mask_filled.ok()) {
-    update.failed = member.mask_filled.error();
+    update.failed = of_grammar(member.mask_filled.error());
   } else if (!drawn.ok()) {
     update.failed = drawn.error();
   } else if (!update.failed) {
@@ -324,7 +325,7 @@ void EngineLoop::accept_token(Sequence& member, SampledToken token, RequestUpdat
     update.failed =
         member.matcher->failure().ok()
             ? make_error(ErrorCode::kInternal, "token {} was drawn where the grammar forbids it", token.token)
-            : member.matcher->failure().error();
+            : of_grammar(member.matcher->failure().error());
     return;
   }
   const bool complete = member.matcher && member.matcher->terminated();

@@ -100,7 +100,7 @@ struct RequestUpdate {
   std::vector<SampledToken> prompt;  ///< with prompt_logprobs: the prompt's tokens after the first, before any token
   std::vector<float> embedding;      ///< of an embedding request, [hidden], not scaled; with the last update
   std::optional<Finished> finished;
-  std::optional<Error> failed;  ///< instead of finished
+  std::optional<Error> failed;  ///< instead of finished; see grammar_error.h
   RequestLedger ledger;         ///< with the last update
   bool last() const { return finished.has_value() || failed.has_value(); }
 };

@@ -290,7 +290,7 @@ Result<std::string> GbnfWriter::finish(std::string_view body) const {
   if (rules_ > most_rules_) {
     return invalid_argument("the grammar has {} rules, at most {} are taken; simplify it", rules_, most_rules_);
   }
-  return fmt::format("v_root ::= {}\n{}", body, text_);
+  return fmt::format("{}v_root ::= {}\n", text_, body);
 }
 
 }  // namespace vernier

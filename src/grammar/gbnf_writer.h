@@ -53,7 +53,8 @@ class GbnfWriter {
   /// its end and tries each token that goes past it, so a string is one rule to its end, not one for each character.
   std::string rest_of_string();
 
-  /// The rules, with `body` as the first, `v_root`; an error where they are more than allowed.
+  /// The rules, a caller's first so that lines are counted as in its text, with `body` as the last, `v_root`; an error
+  /// where they are more than allowed.
   Result<std::string> finish(std::string_view body) const;
 
  private:

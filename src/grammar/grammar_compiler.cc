@@ -161,7 +161,19 @@ size_t GrammarCompiler::cached_bytes() const {
   return state_->bytes;
 }
 
-CompileResult GrammarCompiler::compile(const GrammarSpec& spec) {
+bool GrammarCompiler::wait_for(std::unique_lock<std::mutex>& lock, Job& job, const std::function<bool()>& wanted) {
+  constexpr auto kAskEvery = std::chrono::milliseconds(100);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(limits_.compile_ms);
+  const auto over = [&] { return job.result.has_value() || state_->stop; };
+  while (std::chrono::steady_clock::now() < end) {
+    const auto next = wanted ? std::min(end, std::chrono::steady_clock::now() + kAskEvery) : end;
+    if (state_->changed.wait_until(lock, next, over)) return true;
+    if (wanted && !wanted()) return false;
+  }
+  return true;
+}
+
+CompileResult GrammarCompiler::compile(const GrammarSpec& spec, const std::function<bool()>& wanted) {
   std::string key = cache_key(spec);
   std::unique_lock lock(state_->mutex);
   std::shared_ptr<Job> job;
@@ -183,13 +195,13 @@ CompileResult GrammarCompiler::compile(const GrammarSpec& spec) {
     std::thread(&GrammarCompiler::run_job, this, spec, std::move(key), job).detach();
   }
   ++job->waiters;
-  const auto patience = std::chrono::milliseconds(limits_.compile_ms);
-  state_->changed.wait_for(lock, patience, [&] { return job->result.has_value() || state_->stop; });
+  const bool stayed = wait_for(lock, *job, wanted);
   --job->waiters;
   if (job->result) return *job->result;
   if (state_->stop) return stopped();
   if (job->waiters == 0) job->stop = true;
   state_->changed.notify_all();
+  if (!stayed) return make_error(ErrorCode::kTimeout, "who asked for the grammar waits for it no longer");
   return make_error(ErrorCode::kTimeout,
                     "the grammar was not compiled within {} ms, with those before it; simplify it, or try again later",
                     limits_.compile_ms);

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "base/result.h"
@@ -35,7 +37,9 @@ class GrammarCompiler {
   /// May take seconds: for HTTP threads, never the engine's. The work is bounded by what it does, not by the clock, so
   /// whether a grammar is taken does not depend on the machine's load. A grammar that allows nothing, or takes too much
   /// work for its first tokens, is refused.
-  Result<std::shared_ptr<const CompiledGrammar>> compile(const GrammarSpec& spec);
+  /// Where `wanted` is given it is asked now and then, under a lock: once it says no, nobody waits here any more.
+  Result<std::shared_ptr<const CompiledGrammar>> compile(const GrammarSpec& spec,
+                                                         const std::function<bool()>& wanted = {});
   /// Ends what compiles and what waits for it; from now on nothing compiles.
   void stop();
 
@@ -46,6 +50,8 @@ class GrammarCompiler {
   struct State;
   struct Job;
 
+  /// Waits for its end; false once the caller wants it no more.
+  bool wait_for(std::unique_lock<std::mutex>& lock, Job& job, const std::function<bool()>& wanted);
   void run_job(const GrammarSpec& spec, const std::string& key, const std::shared_ptr<Job>& job);
 
   std::shared_ptr<const GrammarVocabulary> vocabulary_;

@@ -1,6 +1,7 @@
 #include "grammar/grammar_text.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "grammar/dialect_writer.h"
 #include "grammar/gbnf_rules.h"
@@ -48,6 +49,20 @@ Status check_texts(const GrammarSpec& spec, const GrammarLimits& limits) {
   return {};
 }
 
+/// The library reads an escape that names no character as U+FFFD. `at`: behind the backslash.
+Status check_escape(std::string_view text, size_t at) {
+  const char kind = at < text.size() ? text[at] : '\0';
+  const size_t most = kind == 'u' ? 4 : kind == 'U' || kind == 'x' ? 8 : 0;
+  const std::string_view rest = text.substr(std::min(at + 1, text.size()), most);
+  const size_t digits = std::min(rest.find_first_not_of("0123456789abcdefABCDEF"), rest.size());
+  uint32_t c = 0;
+  std::from_chars(rest.data(), rest.data() + digits, c, 16);
+  if (digits == 0 || (c <= 0x10FFFF && !CharSet::of({{c, c}}).empty())) return {};
+  return invalid_argument(
+      "the escape '\\{}' names no character; those above U+FFFF are written with \\U and eight digits",
+      text.substr(at, digits + 1));
+}
+
 /// XGrammar reads more than GBNF: macros that name tokens, rule options, look-ahead. They could pass over what a marker
 /// token means, so a caller's grammar has none; nor rules named as those of GbnfWriter are.
 Status check_gbnf(std::string_view text) {
@@ -63,7 +78,9 @@ Status check_gbnf(std::string_view text) {
     }
     if (c == '"' || c == '[') {
       const char close = c == '"' ? '"' : ']';
-      for (++i; i < text.size() && text[i] != close; ++i) i += text[i] == '\\' ? 1 : 0;
+      for (++i; i < text.size() && text[i] != close; ++i) {
+        if (text[i] == '\\') TRY_STATUS(check_escape(text, ++i));
+      }
       before = close;
       word.clear();
       continue;

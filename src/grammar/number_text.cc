@@ -89,23 +89,27 @@ struct GridRange {
 
 Result<GridRange> grid_range(const NumberBounds& bounds, int scale) {
   GridRange range{-kLargest, kLargest};
-  auto apply = [&](const std::optional<std::string>& text, Side side, bool exclusive) -> Status {
+  std::string lowest, highest;  // the bounds that count, as the schema says them
+  auto apply = [&](const char* keyword, const std::optional<std::string>& text, Side side, bool exclusive) -> Status {
     if (!text) return {};
     std::optional<Decimal> bound = read_decimal(*text);
     if (!bound) return invalid_argument("'{}' is no decimal number", *text);
     const int64_t value = inside(*bound, scale, side, exclusive);
-    if (side == Side::kLow) {
-      range.low = std::max(range.low, value);
-    } else {
-      range.high = std::min(range.high, value);
-    }
+    int64_t& end = side == Side::kLow ? range.low : range.high;
+    if (side == Side::kLow ? value <= end : value >= end) return {};
+    end = value;
+    (side == Side::kLow ? lowest : highest) = fmt::format("{} {}", keyword, *text);
     return {};
   };
-  TRY_STATUS(apply(bounds.minimum, Side::kLow, false));
-  TRY_STATUS(apply(bounds.exclusive_minimum, Side::kLow, true));
-  TRY_STATUS(apply(bounds.maximum, Side::kHigh, false));
-  TRY_STATUS(apply(bounds.exclusive_maximum, Side::kHigh, true));
+  TRY_STATUS(apply("minimum", bounds.minimum, Side::kLow, false));
+  TRY_STATUS(apply("exclusiveMinimum", bounds.exclusive_minimum, Side::kLow, true));
+  TRY_STATUS(apply("maximum", bounds.maximum, Side::kHigh, false));
+  TRY_STATUS(apply("exclusiveMaximum", bounds.exclusive_maximum, Side::kHigh, true));
   if (range.low > range.high) {
+    if (!lowest.empty() && !highest.empty()) {
+      return invalid_argument("no number that can be written with {} digits satisfies both {} and {}", kDigits, lowest,
+                              highest);
+    }
     return invalid_argument("no number within the bounds can be written with {} digits", kDigits);
   }
   return range;

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/grammar_error.h"
 #include "server/answer_json.h"
 #include "server/unique_id.h"
 
@@ -214,7 +215,9 @@ void Answer::fail(const Error& error) {
   feed_.cancel_all();
   metrics_.count_failed();
   if (error.code == ErrorCode::kInternal) log_error("request {}: {}", options_.id, error.to_string());
-  writer_->fail(events_, api_error(error));
+  ApiError refusal = api_error(error);
+  if (error.where == kGrammarPlace && !options_.constraint_field.empty()) refusal.param = options_.constraint_field;
+  writer_->fail(events_, refusal);
 }
 
 void Answer::client_gone() {

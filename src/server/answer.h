@@ -22,6 +22,7 @@ struct AnswerOptions {
   size_t choices_of_prompt = 1;  ///< consecutive requests that have one prompt
   bool keep_parts = false;       ///< for a writer that tells the order of text, reasoning and calls
   HeaderList headers;            ///< of the answer
+  std::string constraint_field;  ///< that said what the answer must look like, if one did
   int64_t received_ns = 0;       ///< monotonic, when its request was there; 0: when it starts
 };
 

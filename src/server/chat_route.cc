@@ -17,7 +17,8 @@ std::optional<ApiError> start_chat(ApiContext& context, const HttpRequest& http,
     if (auto refusal = context.readiness.refusal(Capability::kStructuredOutput)) return refusal;
     // Compiling may take seconds, in which a stream is to be kept alive.
     if (request.stream) EventStream(response).begin(ignored_header(request.ignored));
-    auto compiled = compile_constraint(model, *request.constraint, prompt->opens_reasoning);
+    auto compiled =
+        compile_constraint(model, *request.constraint, prompt->opens_reasoning, [&] { return !response->gone(); });
     if (!compiled.ok()) return request_error(compiled.error());
     grammar = std::move(compiled).value();
   }
@@ -26,6 +27,7 @@ std::optional<ApiError> start_chat(ApiContext& context, const HttpRequest& http,
   options.stream = request.stream;
   options.keep_parts = start.keep_parts;
   options.reader = chat_reader(model, request, *prompt);
+  if (request.constraint) options.constraint_field = request.constraint->field;
   options.choices_of_prompt = static_cast<size_t>(request.generation.choices);
   options.headers = ignored_header(request.ignored);
   options.received_ns = http.received_ns;

@@ -220,6 +220,7 @@ void Connection::open_exchange(bool keep_alive) {
   exchange_since_ns_ = progress_ns_ = monotonic_ns();
   answer_bytes_ = 0;
   route_.clear();
+  refused_by_drain_ = transport_->draining;
   size_t now = transport_->under_way.fetch_add(1) + 1;
   if (transport_->metrics.requests) transport_->metrics.requests->set(static_cast<double>(now));
   if (input_ended_) exchange_->close_input(exchange_since_ns_);
@@ -368,9 +369,7 @@ void Connection::close() {
   }
   std::lock_guard lock(transport_->mutex);
   transport_->open.erase(this);
-  if (transport_->metrics.connections) {
-    transport_->metrics.connections->set(static_cast<double>(transport_->open.size()));
-  }
+  if (Gauge* open = transport_->metrics.connections) open->set(static_cast<double>(transport_->open.size()));
 }
 
 // The end of an exchange, told to the log and to the counters.
@@ -378,6 +377,7 @@ void Connection::log_access(double seconds) {
   constexpr int kClientClosed = 499;
   int status = exchange_->status() != 0 ? exchange_->status() : kClientClosed;
   TransportMetrics& metrics = transport_->metrics;
+  if (transport_->draining && !refused_by_drain_ && exchange_->failed()) ++transport_->failed_in_drain;
   size_t left = transport_->under_way.fetch_sub(1) - 1;
   if (metrics.requests) metrics.requests->set(static_cast<double>(left));
   if (metrics.clients_lagged && exchange_->lagged()) metrics.clients_lagged->add();

@@ -169,7 +169,8 @@ std::optional<Constraint> with_tools(std::optional<Constraint> constraint, const
 }
 
 Result<std::shared_ptr<const CompiledGrammar>> compile_constraint(const ServedModel& model, Constraint constraint,
-                                                                  bool prompt_opens_reasoning) {
+                                                                  bool prompt_opens_reasoning,
+                                                                  const std::function<bool()>& wanted) {
   if (model.grammars == nullptr) {
     return Error{ErrorCode::kUnsupported,
                  constraint.field + " asks for structured output, which this server does not have", constraint.field};
@@ -182,7 +183,7 @@ Result<std::shared_ptr<const CompiledGrammar>> compile_constraint(const ServedMo
   if (has_reasoning(format) && model.parse_reasoning) {
     constraint.spec.reasoning = prompt_opens_reasoning ? ReasoningPrefix::kOpen : ReasoningPrefix::kOptional;
   }
-  auto compiled = model.grammars->compile(constraint.spec);
+  auto compiled = model.grammars->compile(constraint.spec, wanted);
   if (compiled.ok()) return compiled;
   Error error = compiled.error();
   error.message = error.where.empty() ? fmt::format("{}: {}", constraint.field, error.message)

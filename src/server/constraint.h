@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -26,8 +27,10 @@ Result<std::optional<Constraint>> read_text_format(const Json& format, const std
 /// With what the tools ask for: forced calls and strict arguments. Forced calls leave no text for a format to rule.
 std::optional<Constraint> with_tools(std::optional<Constraint> constraint, const ToolSettings& tools);
 
-/// May take seconds. A scripted model writes what its script says: its grammar is checked and not used.
+/// May take seconds; ends once `wanted`, where it is given, says no. A scripted model writes what its script says: its
+/// grammar is checked and not used.
 Result<std::shared_ptr<const CompiledGrammar>> compile_constraint(const ServedModel& model, Constraint constraint,
-                                                                  bool prompt_opens_reasoning);
+                                                                  bool prompt_opens_reasoning,
+                                                                  const std::function<bool()>& wanted = {});
 
 }  // namespace vernier

@@ -88,6 +88,7 @@ void Exchange::end_stream() {
 
 void Exchange::end_with(const ApiError& error) {
   if (phase_ == Phase::kEnded) return;
+  failed_ = true;
   if (phase_ != Phase::kFlowing) {
     HttpResponse response = error.response();
     phase_ = Phase::kEnded;
@@ -115,6 +116,7 @@ bool Exchange::send(HttpResponse response) {
   forgotten = take_callback();
   phase_ = Phase::kEnded;
   if (response.status >= 400) refusal_ = response.body;
+  failed_ = response.status >= 500;
   std::string length;
   if (!has_no_body(response.status)) length = fmt::format("Content-Length: {}\r\n", response.body.size());
   append_head(response.status, response.headers, length);
@@ -356,6 +358,11 @@ bool Exchange::ended() const {
 bool Exchange::lagged() const {
   std::lock_guard lock(mutex_);
   return lagged_;
+}
+
+bool Exchange::failed() const {
+  std::lock_guard lock(mutex_);
+  return failed_;
 }
 
 std::string time_parts_json(const std::vector<TimePart>& parts, double seconds) {

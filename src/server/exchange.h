@@ -79,6 +79,8 @@ class Exchange : public ResponseStream {
   bool must_close() const;
   bool ended() const;
   bool lagged() const;
+  /// It is, or ends with, an error of the server's.
+  bool failed() const;
   std::vector<TimePart> time_parts() const;
   /// Why the request was refused, where it was.
   std::string refusal() const;
@@ -118,6 +120,7 @@ class Exchange : public ResponseStream {
   bool keep_alive_;
   bool overflowed_ = false;  // a write was refused: the stream must end
   bool lagged_ = false;
+  bool failed_ = false;
   bool gone_ = false;
   bool lost_ = false;
   bool woken_ = false;

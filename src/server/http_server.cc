@@ -143,7 +143,7 @@ class AsioServer : public HttpServer {
 
   uint16_t port() const override { return port_; }
   std::string address() const override { return address_; }
-  bool drain(std::chrono::milliseconds limit) override;
+  bool drain(std::chrono::milliseconds limit, const std::atomic<bool>* hurry) override;
   bool draining() const override { return transport_->draining; }
   size_t connections() const override;
   size_t requests_under_way() const override { return transport_->under_way; }
@@ -153,7 +153,7 @@ class AsioServer : public HttpServer {
   void accepted(StreamSocket socket);
   void sweep();
   void for_each_connection(void (Connection::*what)());
-  bool wait_until_idle(std::chrono::milliseconds limit) const;
+  bool wait_until_idle(std::chrono::milliseconds limit, const std::atomic<bool>* hurry) const;
   void close_port();
 
   std::shared_ptr<Transport> transport_;
@@ -281,23 +281,24 @@ size_t AsioServer::connections() const {
   return transport_->open.size();
 }
 
-bool AsioServer::wait_until_idle(std::chrono::milliseconds limit) const {
+bool AsioServer::wait_until_idle(std::chrono::milliseconds limit, const std::atomic<bool>* hurry) const {
   Stopwatch watch;
   while (transport_->under_way > 0) {
+    if (hurry != nullptr && *hurry) return false;
     if (watch.elapsed_ns() > std::chrono::nanoseconds(limit).count()) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return true;
 }
 
-bool AsioServer::drain(std::chrono::milliseconds limit) {
+bool AsioServer::drain(std::chrono::milliseconds limit, const std::atomic<bool>* hurry) {
   constexpr auto kCutOffTime = std::chrono::milliseconds(2000);  // for the error event to leave
   transport_->draining = true;
-  bool clean = wait_until_idle(limit);
+  bool clean = wait_until_idle(limit, hurry);
   for_each_connection(&Connection::cut_off);
-  if (!clean) wait_until_idle(kCutOffTime);
+  if (!clean) wait_until_idle(kCutOffTime, nullptr);
   close_port();
-  return clean;
+  return clean && transport_->failed_in_drain == 0;
 }
 
 void AsioServer::close_port() {
@@ -385,8 +386,15 @@ int StopSignals::wait() const {
     const timespec moment{0, 10'000'000};
     sigtimedwait(&set_, nullptr, &moment);
   }
+  return signal;
+}
+
+int StopSignals::wait_again() const {
   sigset_t again = set_;
   sigdelset(&again, SIGHUP);  // a terminal that closes meanwhile hurries nobody
+  int signal = 0;
+  while (sigwait(&again, &signal) != 0) {
+  }
   pthread_sigmask(SIG_UNBLOCK, &again, nullptr);
   return signal;
 }

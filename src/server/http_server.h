@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -67,9 +68,9 @@ class HttpServer {
   virtual std::string address() const = 0;  ///< "http://127.0.0.1:8080", "unix:/run/vernier.sock"
 
   /// From now on new requests are refused with 503 (open routes run, and see `draining`); answers under way go on.
-  /// Returns when none is left, or after `limit`: then the rest ends with an error event. Closes the port. True if
-  /// nothing had to be cut off.
-  virtual bool drain(std::chrono::milliseconds limit) = 0;
+  /// Returns when none is left, or after `limit`, or once `hurry` is set: then the rest ends with an error event.
+  /// Closes the port. True if every answer that had begun was given whole.
+  virtual bool drain(std::chrono::milliseconds limit, const std::atomic<bool>* hurry = nullptr) = 0;
   virtual bool draining() const = 0;
 
   virtual size_t connections() const = 0;
@@ -81,8 +82,10 @@ class HttpServer {
 class StopSignals {
  public:
   StopSignals();
-  /// Waits for one of them and returns its number. A further SIGTERM or SIGINT ends the program at once.
+  /// Waits for one of them and returns its number.
   int wait() const;
+  /// After `wait`: waits for a further SIGTERM or SIGINT. A third ends the program at once.
+  int wait_again() const;
 
  private:
   sigset_t set_;

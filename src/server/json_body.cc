@@ -1,5 +1,7 @@
 #include "server/json_body.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <unordered_map>
@@ -58,6 +60,8 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   size_t error_byte() const { return error_byte_; }
   const std::string& reason() const { return reason_; }
   bool out_of_range() const { return out_of_range_; }
+  bool named_twice() const { return named_twice_; }
+  const std::string& twice() const { return twice_; }
 
   bool null() override { return put(nullptr); }
   bool boolean(bool value) override { return put(value); }
@@ -74,16 +78,19 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   bool key(string_t& name) override {
     auto& object = *open_.back().json->get_ptr<Json::object_t*>();
     auto& places = open_.back().places;
+    open_.back().key = name;
     if (object.size() < kSearchedMembers) {
+      const size_t before = object.size();
       member_ = &object[name];
-      return true;
+      return object.size() > before || refuse_twice();
     }
     if (places.empty()) {
       for (size_t i = 0; i < object.size(); ++i) places.emplace((object.begin() + static_cast<ptrdiff_t>(i))->first, i);
     }
     const auto [place, fresh] = places.emplace(name, object.size());
     auto& members = static_cast<Json::object_t::Container&>(object);
-    if (fresh) members.emplace_back(name, Json());
+    if (!fresh) return refuse_twice();
+    members.emplace_back(name, Json());
     member_ = &members[place->second].second;
     return true;
   }
@@ -99,7 +106,20 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   struct Open {
     Json* json;
     std::unordered_map<std::string, size_t> places;  // of the members, once they are many
+    std::string key;                                 // the last
   };
+
+  bool refuse_twice() {
+    named_twice_ = true;
+    for (const Open& open : open_) {
+      if (open.json->is_array()) {
+        twice_ += fmt::format("[{}]", open.json->size() - 1);
+      } else {
+        twice_ += (twice_.empty() ? "" : ".") + open.key;
+      }
+    }
+    return false;
+  }
 
   template <class Value>
   bool put(Value&& value) {
@@ -109,7 +129,7 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   bool open(Json::value_t type) {
     Json& json = slot();
     json = Json(type);
-    open_.push_back({&json, {}});
+    open_.push_back({&json, {}, {}});
     return true;
   }
   bool close() {
@@ -128,6 +148,8 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   size_t error_byte_ = 0;
   std::string reason_;
   bool out_of_range_ = false;
+  bool named_twice_ = false;
+  std::string twice_;  // "tools[0].type"
 };
 
 /// "invalid string: ill-formed UTF-8 byte" of the parser's longer message; with the word that is no literal.
@@ -154,6 +176,10 @@ Result<Json> parse_body(std::string_view text, const JsonLimits& limits) {
   if (text.empty()) return invalid_argument("the body is empty at byte 0; expected a JSON object");
   JsonBuilder builder;
   if (!Json::sax_parse(text, &builder)) {
+    if (builder.named_twice()) {
+      return Error{ErrorCode::kInvalidArgument, fmt::format("the body names {} twice", builder.twice()),
+                   builder.twice()};
+    }
     if (builder.out_of_range()) {
       return invalid_argument("the body holds a number that no 64-bit float can hold at byte {} of {}",
                               builder.error_byte(), text.size());

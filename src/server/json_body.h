@@ -7,7 +7,7 @@
 
 namespace vernier {
 
-/// A request's JSON. Keys keep their order, since templates print schemas; of equal keys the last wins.
+/// A request's JSON. Keys keep their order, since templates print schemas.
 using Json = nlohmann::ordered_json;
 
 struct JsonLimits {
@@ -17,7 +17,7 @@ struct JsonLimits {
   size_t key_comparisons = size_t{50} << 20;  ///< of all objects, each key with those before it
 };
 
-/// The object that a request's body must be. The message of a refusal names the byte where reading ended.
+/// The object that a body must be. A refusal names the byte where reading ended, or `where` a member is named twice.
 Result<Json> parse_body(std::string_view text, const JsonLimits& limits = {});
 
 }  // namespace vernier

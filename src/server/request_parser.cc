@@ -53,6 +53,7 @@ bool names_a_version(std::string_view bytes) {
 struct RequestParser::Parser {
   http::request_parser<http::string_body> beast;
   bool started = false;
+  bool in_fields = false;  // the first line was taken
 };
 
 RequestParser::RequestParser(const Limits& limits) : limits_(limits), parser_(std::make_unique<Parser>()) {
@@ -72,7 +73,7 @@ void RequestParser::fail(int status, std::string message, std::string code) {
 bool RequestParser::within_limits(std::string_view bytes) {
   if (state_ != State::kHeader) return true;
   size_t line = std::min(bytes.find('\n'), bytes.size());
-  if (line > limits_.target_bytes + kStartLineRest) {
+  if (!parser_->in_fields && line > limits_.target_bytes + kStartLineRest) {
     fail(414, fmt::format("the request's target is longer than {} bytes", limits_.target_bytes), "uri_too_long");
     return false;
   }
@@ -98,6 +99,7 @@ size_t RequestParser::feed(std::string_view bytes) {
   size_t took = beast.put(boost::asio::const_buffer(bytes.data(), bytes.size()), ec);
   taken += took;
   if (state_ == State::kBody) body_bytes_ += took;
+  parser_->in_fields = parser_->in_fields || took > 0;
   if (ec && ec != http::error::need_more) {
     read_head();
     if (ec == http::error::header_limit) {

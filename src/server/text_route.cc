@@ -132,7 +132,7 @@ std::optional<ApiError> start_text(ApiContext& context, const HttpRequest& http,
   if (request.constraint && model.script == nullptr) {
     if (auto refusal = context.readiness.refusal(Capability::kStructuredOutput)) return refusal;
     if (request.stream) EventStream(response).begin(ignored_header(request.ignored));
-    auto compiled = compile_constraint(model, *request.constraint, false);
+    auto compiled = compile_constraint(model, *request.constraint, false, [&] { return !response->gone(); });
     if (!compiled.ok()) return request_error(compiled.error());
     grammar = std::move(compiled).value();
   }
@@ -143,6 +143,7 @@ std::optional<ApiError> start_text(ApiContext& context, const HttpRequest& http,
   options.reader.include_stop = request.generation.include_stop;
   options.reader.skip_special = request.generation.skip_special;
   options.reader.min_tokens = request.generation.min_tokens;
+  if (request.constraint) options.constraint_field = request.constraint->field;
   options.choices_of_prompt = request.best_of;
   options.headers = ignored_header(request.ignored);
   options.received_ns = http.received_ns;

@@ -47,6 +47,7 @@ struct Transport {
   std::unique_ptr<RouteWorkers> workers;
   std::atomic<bool> draining{false};
   std::atomic<size_t> under_way{0};
+  std::atomic<size_t> failed_in_drain{0};  // answers under way when draining began that ended with an error
 
   std::mutex mutex;  // of `open`
   std::unordered_map<Connection*, std::weak_ptr<Connection>> open;
@@ -120,7 +121,8 @@ class Connection : public ExchangeOwner, public std::enable_shared_from_this<Con
 
   bool waiting_ = false;  // for input
   bool input_ended_ = false;
-  bool deaf_ = false;  // what comes is no request any more
+  bool refused_by_drain_ = false;  // the request came while the server drained
+  bool deaf_ = false;              // what comes is no request any more
   bool lingering_ = false;
   bool closed_ = false;
 };

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
+#include "engine/grammar_error.h"
 #include "engine/scripted_step_runner.h"
 #include "testing/gathering_sink.h"
 #include "testing/toy_vocabulary.h"
@@ -71,6 +72,7 @@ TEST_P(CostlyGrammar, EndsItsRequestAndNoOther) {
   ASSERT_TRUE(free_sink->wait_end() && costly_sink->wait_end());
   ASSERT_TRUE(costly_sink->failed());
   EXPECT_EQ(costly_sink->failed()->code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(costly_sink->failed()->where, kGrammarPlace);
   EXPECT_THAT(costly_sink->failed()->message, ::testing::HasSubstr("more than 5 steps"));
   EXPECT_EQ(costly_sink->tokens().size(), 4U);
   ASSERT_TRUE(free_sink->finished());

@@ -1,5 +1,6 @@
 #include "grammar/grammar_compiler.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -72,6 +73,22 @@ TEST_F(GrammarCompilerTest, WhatIsTooLargeIsRefused) {
   EXPECT_TRUE(refused({.kind = Kind::kChoice, .choices = {"\xED\xA0\x80"}}));
 }
 
+// GRAMMAR-1: half a pair became U+FFFD, and so the answer that was asked for was impossible.
+TEST_F(GrammarCompilerTest, AnEscapeThatNamesNoCharacterIsRefused) {
+  GrammarCompiler compiler(testing::toy_vocabulary());
+  for (const char* escape : {"\\ud800", "\\uDFFF", "\\ud83d\\ude00", "\\U0000D800", "\\xD800", "\\U00110000"}) {
+    for (const char* form : {"root ::= \"a{}\"", "root ::= [a{}]"}) {
+      auto grammar = compiler.compile({.kind = Kind::kEbnf, .text = fmt::format(fmt::runtime(form), escape)});
+      ASSERT_FALSE(grammar.ok()) << escape;
+      EXPECT_NE(grammar.error().message.find("names no character"), std::string::npos) << grammar.error().message;
+    }
+  }
+  for (const char* escape : {"\\u0041", "\\U00000041", "\\x41", "\\\\ud800", "\\n"}) {
+    EXPECT_TRUE(compiler.compile({.kind = Kind::kEbnf, .text = fmt::format("root ::= \"a{}\"", escape)}).ok())
+        << escape;
+  }
+}
+
 TEST_F(GrammarCompilerTest, ACallersGrammarIsPlainGbnf) {
   GrammarCompiler compiler(testing::toy_vocabulary({"<tool_call>"}));
   for (const char* text :
@@ -81,6 +98,12 @@ TEST_F(GrammarCompilerTest, ACallersGrammarIsPlainGbnf) {
         "root ::= \"a", "root ::= \"a\\", ""}) {
     auto grammar = compiler.compile({.kind = Kind::kEbnf, .text = text});
     EXPECT_FALSE(grammar.ok()) << text;
+  }
+  for (const auto& [text, place] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"root ::= \"a\"\nb ::= ?", "line 2"}, {"root ::= \"\\q\"", "line 1"}}) {
+    auto broken = compiler.compile({.kind = Kind::kEbnf, .text = text});
+    ASSERT_FALSE(broken.ok()) << text;
+    EXPECT_NE(broken.error().message.find(place), std::string::npos) << broken.error().message;
   }
   auto grammar =
       compiler.compile({.kind = Kind::kEbnf, .text = "# Token(3)\nroot ::= \"Token(\" [a-z(]{2} sub\nsub ::= \"!\"+"});

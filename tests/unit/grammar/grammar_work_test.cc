@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <random>
+#include <thread>
 
 #include "grammar/pattern_counts.h"
 #include "testing/toy_vocabulary.h"
@@ -346,6 +347,22 @@ TEST_F(GrammarWorkTest, ACallerThatWaitsNoLongerIsToldSo) {
     EXPECT_EQ(grammar.error().code, ErrorCode::kTimeout);
   }
   auto grammar = GrammarCompiler(vocabulary).compile(spec);
+  EXPECT_TRUE(grammar.ok()) << grammar.error().to_string();
+}
+
+// GRAMMAR-5: who hung up holds no compilation, and takes none from another who waits for the same.
+TEST_F(GrammarWorkTest, WhoHungUpWaitsNoLongerAndTakesNothingFromAnother) {
+  const GrammarSpec spec{.kind = Kind::kRegex, .text = "[a-z]{1,25}[a-y]{1,25}"};
+  GrammarCompiler compiler(wide_vocabulary());
+  std::atomic<int> asked = 0;
+  std::thread gone([&] {
+    const bool ok = compiler.compile(spec, [&] { return ++asked > 100; }).ok();
+    if (asked == 0) return;  // it was compiled sooner than anybody could hang up
+    EXPECT_FALSE(ok);
+    EXPECT_EQ(asked, 1);
+  });
+  auto grammar = compiler.compile(spec, [] { return true; });
+  gone.join();
   EXPECT_TRUE(grammar.ok()) << grammar.error().to_string();
 }
 

@@ -23,6 +23,13 @@ class NumberTextTest : public ::testing::Test {
   GrammarCompiler compiler_{testing::toy_vocabulary()};
 };
 
+TEST_F(NumberTextTest, BoundsThatExcludeEachOtherAreBothNamed) {
+  for (auto write : {gbnf_integer, gbnf_bounded_number}) {
+    const Error error = write({.minimum = "5", .maximum = "3", .exclusive_minimum = "1"}).error();
+    EXPECT_NE(error.message.find("satisfies both minimum 5 and maximum 3"), std::string::npos) << error.message;
+  }
+}
+
 TEST_F(NumberTextTest, AnIntegerRangeHoldsExactlyItsNumbers) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 60; ++round) {

@@ -93,6 +93,41 @@ TEST_F(Lifetime, CutsOffWhatDoesNotEndInTime) {
   EXPECT_EQ(gone_, 1);
 }
 
+TEST_F(Lifetime, CutsOffAtOnceWhenItIsHurried) {
+  serve();
+  RawClient client(server_->port());
+  client.send(post("/stream", ""));
+  ASSERT_TRUE(client.fill_until("data: 1\n\n"));
+  std::atomic<bool> hurry = false;
+  std::thread drain([&] { EXPECT_FALSE(server_->drain(std::chrono::seconds(60), &hurry)); });
+  ASSERT_TRUE(comes_true([this] { return server_->draining(); }));
+  hurry = true;
+  RawAnswer answer = client.answer();
+  EXPECT_THAT(answer.body, HasSubstr("shutting_down"));
+  EXPECT_THAT(answer.body, EndsWith("data: [DONE]\n\n"));
+  drain.join();
+}
+
+// What a route refuses because the server stops was not answered whole, and what came too late is no answer.
+TEST_F(Lifetime, AnAnswerThatFailsWhileItDrainsIsNotWhole) {
+  for (bool fails : {false, true}) {
+    serve();
+    RawClient client(server_->port());
+    client.send(post("/stream", ""));
+    ASSERT_TRUE(client.fill_until("data: 1\n\n"));
+    std::thread drain([&] { EXPECT_EQ(server_->drain(std::chrono::seconds(20)), !fails); });
+    ASSERT_TRUE(comes_true([this] { return server_->draining(); }));
+    EXPECT_EQ(RawClient(server_->port()).ask(post("/stream", "")).status, 503);
+    {
+      std::lock_guard lock(mutex_);
+      if (!fails) EventStream(held_.at(0)).done();
+      held_.clear();  // dropped: the server answers for it
+    }
+    drain.join();
+    server_.reset();
+  }
+}
+
 TEST_F(Lifetime, EndsWithStreamsOpen) {
   serve();
   RawClient client(server_->port());
@@ -218,6 +253,9 @@ TEST_F(Lifetime, AStopSignalIsWaitedFor) {
     StopSignals signals;
     pthread_kill(pthread_self(), SIGTERM);
     EXPECT_EQ(signals.wait(), SIGTERM);
+    pthread_kill(pthread_self(), SIGHUP);  // hurries nobody
+    pthread_kill(pthread_self(), SIGINT);
+    EXPECT_EQ(signals.wait_again(), SIGINT);
   });
   waiter.join();
 }

@@ -169,6 +169,12 @@ TEST_F(HttpTransport, RefusesWhatIsTooLong) {
   std::string many;
   for (int i = 0; i < 1000; ++i) many += "A: b\r\n";
   expect_error(ask(get("/health", many)), 431, "header_too_large");
+  // In pieces: a field is no target, however long.
+  RawClient client(server_->port());
+  client.send("GET /health HTTP/1.1\r\nHost: x\r\n");
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  client.send("A: " + std::string(200'000, 'b') + "\r\n\r\n");
+  expect_error(client.answer(), 431, "header_too_large");
 }
 
 // SERVER-2: the answer to a body that was refused arrives although the client sends on.
