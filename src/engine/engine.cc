@@ -121,10 +121,13 @@ Result<std::unique_ptr<Engine>> Engine::start(std::unique_ptr<StepRunner> runner
   config.max_queue = std::numeric_limits<int32_t>::max();  // submit counts; the planner's queue never refuses
   config.context_tokens = options.context_tokens;
   config.prefix_cache = options.prefix_cache;
-  config.prefill_rows_when_decoding = std::min(4 * options.block_tokens, options.max_step_rows);
+  // Until a step has shown how fast this machine is.
+  config.prefill_rows_when_decoding = config.prefill_rows_alone =
+      std::min(4 * options.block_tokens, options.max_step_rows);
   if (shape.whole_prompts) {
     // Chunks of a grid are computed whole or not at all.
     config.chunk_grid_rows = config.prefill_rows_when_decoding = whole_prompt_rows(options);
+    config.prefill_rows_alone = config.max_rows;  // short prompts of one step beside each other
   }
   TRY_BIND(std::unique_ptr<SchedState> state, SchedState::make(config));
   options.context_tokens = state->most_tokens();
