@@ -11,6 +11,7 @@
 #endif
 #include "ops/ref_backend.h"
 #include "testing/isa.h"
+#include "testing/requested_backend.h"
 
 namespace vernier::testing {
 
@@ -23,8 +24,9 @@ struct BackendCase {
   Result<std::unique_ptr<Backend>> make() const {
     if (name == "reference") return std::unique_ptr<Backend>(std::make_unique<RefBackend>());
 #ifdef VERNIER_TEST_CUDA
-    if (name == "cuda_exact") return make_cuda_backend({});
+    if (name == "cuda_exact" || requested_backend() == "cuda") return make_cuda_backend({});
 #endif
+    if (!requested_backend().empty()) return unsupported("this build's tests have no backend {}", requested_backend());
     return CpuBackend::make({.threads = threads, .isa = requested_isa(), .numerics = numerics});
   }
 };

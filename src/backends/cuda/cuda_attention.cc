@@ -17,13 +17,19 @@ cuda::FreshKeys fresh_keys(FreshRows fresh) {
 
 void multiply_parts(CudaDevice& device, LaunchLog& log, const PackedMatrix& matrix, const float* bias,
                     cuda::ConstRows x, int64_t rows, cuda::Rows out, bool add) {
-  for (const CudaRows& part : CudaMatrix::of(matrix).parts()) {
+  const std::span<const CudaRows> parts = CudaMatrix::of(matrix).parts();
+  for (size_t next = 0; next < parts.size();) {
     cuda::ProductCall call;
-    call.weight = part.view;
+    // As many as a launch takes: neighbours of one kind of codes.
+    while (next < parts.size() && call.part_count < cuda::kMostParts &&
+           (call.part_count == 0 || parts[next].view.kind == call.parts[0].weight.kind)) {
+      call.parts[call.part_count++] = {parts[next].view, parts[next].first_output};
+      call.outputs += parts[next++].view.rows;
+    }
     call.x = x;
     call.rows = rows;
-    call.out = {out.data + part.first_output, out.stride};
-    call.bias = bias == nullptr ? nullptr : bias + part.first_output;
+    call.out = out;
+    call.bias = bias;
     call.add = add;
     log.launch("product", [&] { return cuda::product(call, device.stream()); });
   }

@@ -33,7 +33,7 @@ class CudaAttention {
   DeviceScratch latent_rows_, latent_means_;
 };
 
-/// x times a matrix, part by part.
+/// x times a matrix, its parts of one kind of codes together.
 void multiply_parts(CudaDevice& device, LaunchLog& log, const PackedMatrix& matrix, const float* bias,
                     cuda::ConstRows x, int64_t rows, cuda::Rows out, bool add = false);
 

@@ -147,8 +147,10 @@ void CudaExperts::run(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows
   const cuda::Rows answers = {answers_.reserve<float>(device_, log_, choices * hidden, "experts' answers"), hidden};
   if (log_.failed()) return;
   multiply(*gate_up, choices_.first, choices_.row_at, x, both);
-  log_.launch("gate",
-              [&] { return cuda::gate(both, gate_rule(spec.gate), choices, spec.width, gated, device_.stream()); });
+  const int32_t* made = choices_.first + spec.weighted();  // experts without weights have the last places
+  log_.launch("gate", [&] {
+    return cuda::gate(both, gate_rule(spec.gate), choices, spec.width, made, gated, device_.stream());
+  });
   multiply(*down, choices_.first, nullptr, gated, answers);
   cuda::CombineCall combine;
   combine.answers = answers;

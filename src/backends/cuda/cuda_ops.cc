@@ -1,6 +1,7 @@
 #include "backends/cuda/cuda_ops.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "backends/cuda/cuda_matrix.h"
 #include "ops/ngram_spec.h"
@@ -26,7 +27,12 @@ Activation<K> CudaOps::handle(Id id) {
 
 void CudaOps::release(int32_t id) {
   --live_;
-  --node(id).uses;
+  drop(id);
+}
+
+/// One use less; the last of a pending product is one less of its source.
+void CudaOps::drop(Id id) {
+  if (--node(id).uses == 0 && node(id).source != kNone) drop(std::exchange(node(id).source, kNone));
 }
 
 /// The smallest free buffer that fits, or else a new one in the place of the largest free one. What runs on the stream
@@ -148,8 +154,31 @@ Shard CudaOps::linear(const Value& x, const Weight<Split::kColumns>& weight) {
   return handle<ActivationKind::kShard>(product_of(x.id(*this), *weight.matrix, weight.bias.get()));
 }
 
+/// Pending: a reduction says what it is added to.
 Partial CudaOps::linear(const Shard& x, const Weight<Split::kRows>& weight) {
-  return handle<ActivationKind::kPartial>(product_of(x.id(*this), *weight.matrix, weight.bias.get()));
+  const Id source = x.id(*this);
+  CHECK(x.cols() == weight.inputs(), "{} columns into a matrix of {}", x.cols(), weight.inputs());
+  const Id id = make(x.rows(), weight.outputs());
+  Node& product = node(id);
+  product.source = source;
+  product.matrix = weight.matrix.get();
+  product.bias = CudaVector::numbers(weight.bias.get(), weight.outputs());
+  ++node(source).uses;
+  return handle<ActivationKind::kPartial>(id);
+}
+
+/// Runs a pending product, into rows of its own or added to others.
+void CudaOps::finish_product(Id id, cuda::Rows out, bool add) {
+  const Node& product = node(id);
+  multiply_parts(device_, log_, *product.matrix, product.bias, rows_of(product.source), product.rows, out, add);
+}
+
+/// A node's numbers, made now if they are pending.
+CudaOps::Id CudaOps::ready(Id id) {
+  if (node(id).source == kNone) return id;
+  finish_product(id, rows_of(id), false);
+  drop(std::exchange(node(id).source, kNone));
+  return id;
 }
 
 Shard CudaOps::attend(const Shard& qkv, const AttnLayer& layer) {
@@ -178,7 +207,8 @@ Shard CudaOps::gate(const Shard& gate_up, const GateSpec& spec) {
   const cuda::Rows from = rows_of(gate_up);
   const Id id = make(gate_up.rows(), gate_up.cols() / 2);
   log_.launch("gate", [&] {
-    return cuda::gate(from, gate_rule(spec), gate_up.rows(), gate_up.cols() / 2, rows_of(id), device_.stream());
+    return cuda::gate(from, gate_rule(spec), gate_up.rows(), gate_up.cols() / 2, nullptr, rows_of(id),
+                      device_.stream());
   });
   return handle<ActivationKind::kShard>(id);
 }
@@ -201,7 +231,7 @@ Partial CudaOps::experts(const Value& x, const ExpertsLayer& layer) {
 }
 
 Value CudaOps::reduce(Partial x) {
-  return handle<ActivationKind::kWhole>(x.id(*this));
+  return handle<ActivationKind::kWhole>(ready(x.id(*this)));
 }
 
 /// A node whose numbers may be overwritten: `id` itself where its handle is the only use, or else a copy.
@@ -218,6 +248,10 @@ CudaOps::Id CudaOps::sum_of(Id x, Id residual) {
   CHECK(node(x).rows == node(residual).rows && node(x).cols == node(residual).cols, "[{}, {}] plus [{}, {}]",
         node(x).rows, node(x).cols, node(residual).rows, node(residual).cols);
   const Id sum = own_or_copy(residual);
+  if (node(x).source != kNone) {
+    finish_product(x, rows_of(sum), true);
+    return sum;
+  }
   const int64_t count = node(sum).rows * node(sum).cols;
   log_.launch("sum", [&] { return cuda::add(rows_of(x).data, count, rows_of(sum).data, device_.stream()); });
   return sum;

@@ -42,13 +42,18 @@ class CudaOps final : public Ops, private ActivationOwner {
 
  private:
   using Id = int32_t;
+  static constexpr Id kNone = -1;
 
-  /// An activation's memory; free where it has no use.
+  /// An activation's memory; free where it has no use. A row-cut product is pending until its reduction names what it
+  /// is added to: `source` times `matrix`.
   struct Node {
     int uses = 0;
     int64_t rows = 0;
     int64_t cols = 0;
     DeviceBuffer buffer;
+    Id source = kNone;
+    const PackedMatrix* matrix = nullptr;
+    const float* bias = nullptr;
   };
 
   void release(int32_t id) override;
@@ -61,6 +66,9 @@ class CudaOps final : public Ops, private ActivationOwner {
   cuda::Rows rows_of(const Activation<K>& x) {
     return rows_of(x.id(*this));
   }
+  void drop(Id id);
+  void finish_product(Id id, cuda::Rows out, bool add);
+  Id ready(Id id);
   Id own_or_copy(Id id);
   Id sum_of(Id x, Id residual);
   Id product_of(Id x, const PackedMatrix& matrix, const PackedVector* bias);

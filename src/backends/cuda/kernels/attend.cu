@@ -59,8 +59,8 @@ size_t shared_bytes(int32_t dim) {
   return kRangeKeys * (sizeof(int64_t) + sizeof(float)) + 2 * static_cast<size_t>(dim) * sizeof(float);
 }
 
-/// One head of one row.
-template <KvNumbers S>
+/// One head of one row. kFresh: some keys are those of the step.
+template <KvNumbers S, bool kFresh>
 struct RowHead {
   const AttendCall& call;
   int64_t row;
@@ -92,7 +92,7 @@ struct RowHead {
   /// Where a key's numbers begin in the cache; or, below 0, which row of the step holds them.
   __device__ int64_t place_of(int32_t position) const {
     const int32_t first = call.rows.first_position[visible.sequence];
-    if (call.fresh && position >= first) {
+    if (kFresh && position >= first) {
       return -1 - (int64_t{call.rows.first_row[visible.sequence]} + position - first);
     }
     return kv_offset(call.keys, slot_of(call.table, visible.sequence, position), kv_head);
@@ -104,7 +104,7 @@ struct RowHead {
     return kv_read<S>(call.keys, place + i, key_scale);
   }
   __device__ float value_number(int64_t place, int32_t i) const {
-    if (place < 0) {
+    if (kFresh && place < 0) {
       return call.fresh_values.data[(-1 - place) * call.fresh_values.stride + int64_t{kv_head} * call.head_dim + i];
     }
     return kv_read<S>(call.values, place + i, value_scale);
@@ -117,6 +117,7 @@ struct RowHead {
     __syncthreads();  // the last range's scores have been used
     for (int32_t i = thread; i < count; i += kThreads) shared.places[i] = place_of(begin + i);
     __syncthreads();
+#pragma unroll 4
     for (int32_t i = thread / kLanes; i < count; i += kThreads / kLanes) {
       const int64_t place = shared.places[i];
       float dot = 0;
@@ -140,6 +141,7 @@ struct RowHead {
 
   __device__ float mixed(int32_t count, int32_t d) const {
     float sum = 0;
+#pragma unroll 8
     for (int32_t i = 0; i < count; ++i) sum = fmaf(shared.scores[i], value_number(shared.places[i], d), sum);
     return sum;
   }
@@ -154,11 +156,11 @@ __device__ void finish(const AttendCall& call, int64_t row, int32_t head, Denomi
     out[i] = total[i] * keep / all.sum;
 }
 
-template <KvNumbers S>
+template <KvNumbers S, bool kFresh>
 __global__ void __launch_bounds__(kThreads) attend_rows_kernel(const __grid_constant__ AttendCall call) {
   extern __shared__ unsigned char memory[];
   __shared__ float scratch[kLanes];
-  const RowHead<S> of(call, blockIdx.x, static_cast<int32_t>(blockIdx.y), memory, scratch);
+  const RowHead<S, kFresh> of(call, blockIdx.x, static_cast<int32_t>(blockIdx.y), memory, scratch);
   Denominator all;
   for (int32_t range = of.visible.first_range(); range < of.visible.end_range(); ++range) {
     float most, sum, mine, other;
@@ -177,12 +179,12 @@ __device__ float* part_at(float* parts, const AttendCall& call, int64_t row, int
   return parts + ((row * call.heads + head) * ranges + range) * attend_part_numbers(call.head_dim);
 }
 
-template <KvNumbers S>
+template <KvNumbers S, bool kFresh>
 __global__ void __launch_bounds__(kThreads)
     attend_ranges_kernel(const __grid_constant__ AttendCall call, int32_t first_row, int32_t ranges, float* parts) {
   extern __shared__ unsigned char memory[];
   __shared__ float scratch[kLanes];
-  const RowHead<S> of(call, int64_t{first_row} + blockIdx.x, static_cast<int32_t>(blockIdx.y), memory, scratch);
+  const RowHead<S, kFresh> of(call, int64_t{first_row} + blockIdx.x, static_cast<int32_t>(blockIdx.y), memory, scratch);
   const int32_t range = of.visible.first_range() + static_cast<int32_t>(blockIdx.z);
   if (range >= of.visible.end_range()) return;
   float most, sum;
@@ -212,18 +214,18 @@ __global__ void __launch_bounds__(kThreads)
   finish(call, row, head, all, total);
 }
 
-template <KvNumbers S>
+template <KvNumbers S, bool kFresh>
 LaunchCode launch_rows(const AttendCall& call, Stream stream) {
   const dim3 grid(row_blocks(call.rows.rows), static_cast<unsigned>(call.heads));
-  attend_rows_kernel<S><<<grid, kThreads, shared_bytes(call.head_dim), stream_of(stream)>>>(call);
+  attend_rows_kernel<S, kFresh><<<grid, kThreads, shared_bytes(call.head_dim), stream_of(stream)>>>(call);
   return after_launch();
 }
 
-template <KvNumbers S>
+template <KvNumbers S, bool kFresh>
 LaunchCode launch_ranges(const AttendCall& call, int32_t first_row, int32_t end_row, int32_t ranges, float* parts,
                          Stream stream) {
   const dim3 grid(row_blocks(end_row - first_row), static_cast<unsigned>(call.heads), static_cast<unsigned>(ranges));
-  attend_ranges_kernel<S>
+  attend_ranges_kernel<S, kFresh>
       <<<grid, kThreads, shared_bytes(call.head_dim), stream_of(stream)>>>(call, first_row, ranges, parts);
   if (const LaunchCode code = after_launch(); code != kLaunched) return code;
   const auto total_bytes = static_cast<size_t>(call.head_dim) * sizeof(float);
@@ -252,14 +254,17 @@ LaunchCode with_stored(KvNumbers stored, Launch launch) {
 
 LaunchCode attend_rows(const AttendCall& call, Stream stream) {
   if (call.rows.rows == 0) return kLaunched;
-  return with_stored(call.keys.stored, [&](auto stored) { return launch_rows<stored.value>(call, stream); });
+  return with_stored(call.keys.stored, [&](auto stored) {
+    return call.fresh ? launch_rows<stored.value, true>(call, stream) : launch_rows<stored.value, false>(call, stream);
+  });
 }
 
 LaunchCode attend_ranges(const AttendCall& call, int32_t first_row, int32_t end_row, int32_t ranges, float* parts,
                          Stream stream) {
   if (first_row == end_row) return kLaunched;
   return with_stored(call.keys.stored, [&](auto stored) {
-    return launch_ranges<stored.value>(call, first_row, end_row, ranges, parts, stream);
+    return call.fresh ? launch_ranges<stored.value, true>(call, first_row, end_row, ranges, parts, stream)
+                      : launch_ranges<stored.value, false>(call, first_row, end_row, ranges, parts, stream);
   });
 }
 

@@ -15,14 +15,23 @@ inline constexpr LaunchCode kLaunched = 0;
 
 // ---- products (linear.cu) ----
 
-/// out[r, column + o] = x[r] . row o of the view (+ bias[o]) (+ what stood there), for each of `rows` rows. A number's
-/// sum is made in one order, however many rows there are.
-struct ProductCall {
+/// Rows of a matrix and the first output that they make; the next part's outputs follow.
+struct ProductPart {
   QView weight;
+  int64_t first_output = 0;
+};
+inline constexpr int kMostParts = 4;
+
+/// out[r, o] = x[r] . row o of the parts (+ bias[o]) (+ what stood there), for each of `rows` rows. A number's sum is
+/// made in one order, however many rows there are.
+struct ProductCall {
+  ProductPart parts[kMostParts];  ///< of one kind of codes
+  int32_t part_count = 0;
+  int64_t outputs = 0;  ///< of all parts; they begin at that of the first
   ConstRows x;
   int64_t rows = 0;
-  Rows out;                     ///< column 0 is the view's first output
-  const float* bias = nullptr;  ///< [weight.rows]
+  Rows out;                     ///< column 0 is output 0
+  const float* bias = nullptr;  ///< of output 0 on
   bool add = false;
 };
 LaunchCode product(const ProductCall& call, Stream stream);
@@ -72,8 +81,9 @@ struct GateRule {
   float up_offset = 0;
 };
 LaunchCode activate(ConstRows x, Activation act, int64_t rows, int64_t cols, Rows out, Stream stream);
-/// [gate | up] of 2 cols each row.
-LaunchCode gate(ConstRows x, const GateRule& rule, int64_t rows, int64_t cols, Rows out, Stream stream);
+/// [gate | up] of 2 cols each row. `made` on the device says how many rows there are really; null: all.
+LaunchCode gate(ConstRows x, const GateRule& rule, int64_t rows, int64_t cols, const int32_t* made, Rows out,
+                Stream stream);
 
 // ---- attention (attend_prepare.cu, attend.cu) ----
 

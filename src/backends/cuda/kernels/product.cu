@@ -12,8 +12,9 @@ template <Codes K>
 LaunchCode launch_gather(const GatherCall& call, Stream stream);
 
 LaunchCode product(const ProductCall& call, Stream stream) {
-  if (call.rows == 0 || call.weight.rows == 0) return kLaunched;
-  return with_codes(call.weight.kind, [&](auto tag) { return launch_product<decltype(tag)::kValue>(call, stream); });
+  if (call.rows == 0 || call.outputs == 0) return kLaunched;
+  return with_codes(call.parts[0].weight.kind,
+                    [&](auto tag) { return launch_product<decltype(tag)::kValue>(call, stream); });
 }
 
 LaunchCode grouped_product(const GroupedProductCall& call, Stream stream) {

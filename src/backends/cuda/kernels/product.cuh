@@ -65,14 +65,17 @@ __device__ __forceinline__ void dot_rows(const QView& weight, int64_t output, co
 template <Codes K, int kRows>
 __global__ void __launch_bounds__(kProductWarps* kLanes)
     product_kernel(const __grid_constant__ ProductCall call, RowPointers x) {
-  const int64_t output = int64_t{blockIdx.x} * kProductWarps + threadIdx.x / kLanes;
-  if (output >= call.weight.rows) return;
+  const int64_t at = int64_t{blockIdx.x} * kProductWarps + threadIdx.x / kLanes;
+  if (at >= call.outputs) return;
+  const int64_t output = call.parts[0].first_output + at;
+  int part = 0;
+  while (part + 1 < call.part_count && output >= call.parts[part + 1].first_output) ++part;
   const int64_t first = int64_t{blockIdx.y} * kRows;
   const float* in[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) in[r] = x.row(first + r < call.rows ? first + r : call.rows - 1);
   float sums[kRows];
-  dot_rows<K, kRows>(call.weight, output, in, x.vectors, sums);
+  dot_rows<K, kRows>(call.parts[part].weight, output - call.parts[part].first_output, in, x.vectors, sums);
   if (threadIdx.x % kLanes != 0) return;
   const float bias = call.bias == nullptr ? 0.0f : call.bias[output];
 #pragma unroll
@@ -135,7 +138,7 @@ __global__ void gather_kernel(const __grid_constant__ GatherCall call) {
 template <Codes K>
 LaunchCode launch_product(const ProductCall& call, Stream stream) {
   const RowPointers x = row_pointers(call.x);
-  const unsigned outputs = blocks_for(call.weight.rows, kProductWarps);
+  const unsigned outputs = blocks_for(call.outputs, kProductWarps);
   if (call.rows == 1) {
     product_kernel<K, 1><<<dim3(outputs, 1), kProductWarps * kLanes, 0, stream_of(stream)>>>(call, x);
   } else {

@@ -66,7 +66,8 @@ __global__ void activate_kernel(ConstRows x, Activation act, int64_t cols, Rows 
   for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) to[i] = activated(in[i], act, 1.0f);
 }
 
-__global__ void gate_kernel(ConstRows x, GateRule rule, int64_t cols, Rows out) {
+__global__ void gate_kernel(ConstRows x, GateRule rule, int64_t cols, const int32_t* made, Rows out) {
+  if (made != nullptr && static_cast<int64_t>(blockIdx.x) >= *made) return;
   const float* in = x.data + int64_t{blockIdx.x} * x.stride;
   float* to = out.data + int64_t{blockIdx.x} * out.stride;
   for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) {
@@ -125,9 +126,10 @@ LaunchCode activate(ConstRows x, Activation act, int64_t rows, int64_t cols, Row
   return after_launch();
 }
 
-LaunchCode gate(ConstRows x, const GateRule& rule, int64_t rows, int64_t cols, Rows out, Stream stream) {
+LaunchCode gate(ConstRows x, const GateRule& rule, int64_t rows, int64_t cols, const int32_t* made, Rows out,
+                Stream stream) {
   if (rows == 0) return kLaunched;
-  gate_kernel<<<row_blocks(rows), kRowThreads, 0, stream_of(stream)>>>(x, rule, cols, out);
+  gate_kernel<<<row_blocks(rows), kRowThreads, 0, stream_of(stream)>>>(x, rule, cols, made, out);
   return after_launch();
 }
 
