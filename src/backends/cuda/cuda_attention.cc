@@ -73,7 +73,7 @@ cuda::AttendPrepareCall CudaAttention::prepare(const AttnLayer& layer, CudaKvSto
 void CudaAttention::run(const AttnLayer& layer, CudaKvStore& kv, cuda::ConstRows qkv, cuda::Rows out) {
   const AttnSpec& spec = layer.spec;
   CHECK(spec.causal || (!spec.window && !spec.sinks), "attention that is not causal has neither window nor sinks");
-  if (const Reason reason = judge_attend(spec); reason.code != ReasonCode::kChosen) {
+  if (const Reason reason = judge_attend(spec.head_dim); reason.code != ReasonCode::kChosen) {
     return log_.fail(unsupported("attention: {}; use --backend cpu", reason.detail));
   }
   const cuda::AttendPrepareCall prepared = prepare(layer, kv, qkv);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/cuda/kernel_choice.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "ops/pack_info.h"
@@ -10,6 +11,11 @@ namespace vernier {
 
 Result<std::unique_ptr<CudaKvStore>> CudaKvStore::make(CudaDevice& device, const KvLayout& layout) {
   TRY_STATUS(check_layout(layout));
+  for (const CacheSpec& spec : layout.layers) {
+    if (const Reason reason = judge_attend(spec.head_dim); reason.code != ReasonCode::kChosen) {
+      return unsupported("layer {}: {} on a GPU; use --backend cpu", spec.layer, reason.detail);
+    }
+  }
   std::unique_ptr<CudaKvStore> store(new CudaKvStore(device, layout_bytes(layout)));
   TRY_STATUS(store->take_memory(layout));
   return store;

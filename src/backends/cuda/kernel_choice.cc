@@ -28,9 +28,9 @@ Reason judge_product_rows(int64_t outputs, int64_t batch_rows) {
   return can();
 }
 
-Reason judge_attend(const AttnSpec& spec) {
-  if (spec.head_dim > kMostHeadDim) {
-    return {ReasonCode::kShape, fmt::format("heads of {} numbers; at most {}", spec.head_dim, kMostHeadDim)};
+Reason judge_attend(int head_dim) {
+  if (head_dim > kMostHeadDim) {
+    return {ReasonCode::kShape, fmt::format("heads of {} numbers; at most {}", head_dim, kMostHeadDim)};
   }
   return can();
 }
@@ -61,20 +61,20 @@ AttendPlan plan_attend(int32_t rows, int32_t heads, int32_t head_dim, int32_t ra
   return {static_cast<int32_t>(at_once), at_once * each};
 }
 
+// What a kernel cannot do at all was refused before anybody asks why it was chosen: by make_ops and make_kv.
+
 std::vector<Choice> explain_cuda_linear(const PackedMatrix& matrix, int64_t batch_rows) {
-  return {Choice{linear_problem(matrix, batch_rows),
-                 {{"product_rows_f32", judge_product_rows(matrix.rows(), batch_rows)}},
-                 matrix.info().layout}};
+  return {only_choice(linear_problem(matrix, batch_rows), "product_rows_f32", matrix.info().layout)};
 }
 
 Choice explain_cuda_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) {
   const bool side_by_side = int64_t{spec.heads} * batch_rows < kFewRowHeads;
   const Reason other{ReasonCode::kSlower,
                      fmt::format("{} rows x {} heads; side by side below {}", batch_rows, spec.heads, kFewRowHeads)};
-  const Reason able = judge_attend(spec);
-  return Choice{attend_problem(spec, cache, batch_rows),
-                {{"attend_ranges_f32", side_by_side ? able : other}, {"attend_rows_f32", side_by_side ? other : able}},
-                "[block, head, token, dim]"};
+  return Choice{
+      attend_problem(spec, cache, batch_rows),
+      {{"attend_ranges_f32", side_by_side ? can() : other}, {"attend_rows_f32", side_by_side ? other : can()}},
+      "[block, head, token, dim]"};
 }
 
 }  // namespace vernier

@@ -10,7 +10,7 @@ namespace vernier {
 
 /// Whether a kernel can serve, and if not why: kChosen for can. Pure: launch and `explain` ask the same.
 Reason judge_product_rows(int64_t outputs, int64_t batch_rows);
-Reason judge_attend(const AttnSpec& spec);
+Reason judge_attend(int head_dim);
 Reason judge_route(const ExpertsSpec& spec);
 
 /// The most ranges of keys that a row of a sequence of `end` positions meets.

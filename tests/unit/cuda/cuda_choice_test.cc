@@ -49,13 +49,9 @@ TEST(CudaPlan, PartsStayWithinTheirBound) {
 }
 
 TEST(CudaChoice, RefusalsNameTheNumberThatDecided) {
-  AttnSpec spec;
-  spec.heads = spec.kv_heads = 1;
-  spec.head_dim = 5000;
-  EXPECT_EQ(judge_attend(spec).code, ReasonCode::kShape);
-  EXPECT_THAT(judge_attend(spec).detail, HasSubstr("5000"));
-  spec.head_dim = 576;
-  EXPECT_EQ(judge_attend(spec).code, ReasonCode::kChosen);
+  EXPECT_EQ(judge_attend(5000).code, ReasonCode::kShape);
+  EXPECT_THAT(judge_attend(5000).detail, HasSubstr("5000"));
+  EXPECT_EQ(judge_attend(576).code, ReasonCode::kChosen);
   ExpertsSpec experts;
   experts.chosen = 8;
   experts.experts = 512;
@@ -72,6 +68,11 @@ TEST(CudaChoice, OneAttentionKernelIsChosenWithTheOthersReason) {
   spec.kv_heads = 3;
   spec.head_dim = 64;
   CacheSpec cache;
+  // A head that is refused when its cache is made has a choice all the same: no file may end the program.
+  for (int head_dim : {64, 5000}) {
+    spec.head_dim = head_dim;
+    EXPECT_EQ(explain_cuda_attend(spec, cache, 1).chosen().kernel, "attend_ranges_f32");
+  }
   for (int64_t rows : {1, 512}) {
     const Choice choice = explain_cuda_attend(spec, cache, rows);
     EXPECT_EQ(
