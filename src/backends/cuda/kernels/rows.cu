@@ -8,6 +8,14 @@
 namespace vernier::cuda {
 namespace {
 
+constexpr int kFlatThreads = 256;
+constexpr int kNormThreads = 512;
+
+/// Of a grid of rows by pieces of kFlatThreads columns.
+__device__ __forceinline__ int64_t column() {
+  return int64_t{blockIdx.y} * kFlatThreads + threadIdx.x;
+}
+
 __global__ void rms_norm_kernel(ConstRows x, const float* weight, float eps, int64_t cols, Rows out) {
   __shared__ float scratch[kLanes];
   const float* in = x.data + int64_t{blockIdx.x} * x.stride;
@@ -38,7 +46,8 @@ __global__ void copy_rows_kernel(ConstRows x, const int32_t* source_rows, int64_
   const int64_t row = source_rows == nullptr ? int64_t{blockIdx.x} : int64_t{source_rows[blockIdx.x]};
   const float* in = x.data + row * x.stride;
   float* to = out.data + int64_t{blockIdx.x} * out.stride;
-  for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) to[i] = in[i];
+  const int64_t i = column();
+  if (i < cols) to[i] = in[i];
 }
 
 __global__ void add_kernel(const float* x, int64_t count, float* into) {
@@ -63,48 +72,51 @@ __device__ __forceinline__ float activated(float x, Activation act, float slope)
 __global__ void activate_kernel(ConstRows x, Activation act, int64_t cols, Rows out) {
   const float* in = x.data + int64_t{blockIdx.x} * x.stride;
   float* to = out.data + int64_t{blockIdx.x} * out.stride;
-  for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) to[i] = activated(in[i], act, 1.0f);
+  const int64_t i = column();
+  if (i < cols) to[i] = activated(in[i], act, 1.0f);
 }
 
 __global__ void gate_kernel(ConstRows x, GateRule rule, int64_t cols, const int32_t* made, Rows out) {
   if (made != nullptr && static_cast<int64_t>(blockIdx.x) >= *made) return;
   const float* in = x.data + int64_t{blockIdx.x} * x.stride;
   float* to = out.data + int64_t{blockIdx.x} * out.stride;
-  for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) {
-    float g = in[i], up = in[cols + i];
-    if (rule.limit > 0) {
-      // A NaN stays one: it is no larger than the limit.
-      g = g > rule.limit ? rule.limit : g;
-      up = up > rule.limit ? rule.limit : up < -rule.limit ? -rule.limit : up;
-    }
-    to[i] = activated(g, rule.act, rule.slope) * (up + rule.up_offset);
+  const int64_t i = column();
+  if (i >= cols) return;
+  float g = in[i], up = in[cols + i];
+  if (rule.limit > 0) {
+    // A NaN stays one: it is no larger than the limit.
+    g = g > rule.limit ? rule.limit : g;
+    up = up > rule.limit ? rule.limit : up < -rule.limit ? -rule.limit : up;
   }
+  to[i] = activated(g, rule.act, rule.slope) * (up + rule.up_offset);
 }
-
-constexpr int kFlatThreads = 256;
 
 unsigned flat_blocks(int64_t count) {
   return static_cast<unsigned>((count + kFlatThreads - 1) / kFlatThreads);
+}
+
+dim3 row_grid(int64_t rows, int64_t cols) {
+  return dim3(row_blocks(rows), flat_blocks(cols));
 }
 
 }  // namespace
 
 LaunchCode rms_norm(ConstRows x, const float* weight, float eps, int64_t rows, int64_t cols, Rows out, Stream stream) {
   if (rows == 0) return kLaunched;
-  rms_norm_kernel<<<row_blocks(rows), kRowThreads, 0, stream_of(stream)>>>(x, weight, eps, cols, out);
+  rms_norm_kernel<<<row_blocks(rows), kNormThreads, 0, stream_of(stream)>>>(x, weight, eps, cols, out);
   return after_launch();
 }
 
 LaunchCode layer_norm(ConstRows x, const float* weight, const float* bias, float eps, int64_t rows, int64_t cols,
                       Rows out, Stream stream) {
   if (rows == 0) return kLaunched;
-  layer_norm_kernel<<<row_blocks(rows), kRowThreads, 0, stream_of(stream)>>>(x, weight, bias, eps, cols, out);
+  layer_norm_kernel<<<row_blocks(rows), kNormThreads, 0, stream_of(stream)>>>(x, weight, bias, eps, cols, out);
   return after_launch();
 }
 
 LaunchCode copy_rows(ConstRows x, const int32_t* source_rows, int64_t rows, int64_t cols, Rows out, Stream stream) {
   if (rows == 0) return kLaunched;
-  copy_rows_kernel<<<row_blocks(rows), kRowThreads, 0, stream_of(stream)>>>(x, source_rows, cols, out);
+  copy_rows_kernel<<<row_grid(rows, cols), kFlatThreads, 0, stream_of(stream)>>>(x, source_rows, cols, out);
   return after_launch();
 }
 
@@ -122,14 +134,14 @@ LaunchCode soft_cap(float* x, int64_t count, float cap, Stream stream) {
 
 LaunchCode activate(ConstRows x, Activation act, int64_t rows, int64_t cols, Rows out, Stream stream) {
   if (rows == 0) return kLaunched;
-  activate_kernel<<<row_blocks(rows), kRowThreads, 0, stream_of(stream)>>>(x, act, cols, out);
+  activate_kernel<<<row_grid(rows, cols), kFlatThreads, 0, stream_of(stream)>>>(x, act, cols, out);
   return after_launch();
 }
 
 LaunchCode gate(ConstRows x, const GateRule& rule, int64_t rows, int64_t cols, const int32_t* made, Rows out,
                 Stream stream) {
   if (rows == 0) return kLaunched;
-  gate_kernel<<<row_blocks(rows), kRowThreads, 0, stream_of(stream)>>>(x, rule, cols, made, out);
+  gate_kernel<<<row_grid(rows, cols), kFlatThreads, 0, stream_of(stream)>>>(x, rule, cols, made, out);
   return after_launch();
 }
 
