@@ -30,14 +30,20 @@ set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -DNDEBUG")
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+  # What ccache must not mind to keep files that use precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${CCACHE_PROGRAM}")
 endif()
 
 add_library(vernier_flags INTERFACE)
 target_compile_options(vernier_flags INTERFACE -Wall -Wextra -Werror -fno-math-errno)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # A tenth of the time of compiling went to collecting garbage in less memory than this (KiB).
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=524288>)
+endif()
 if(VERNIER_SANITIZE)
-  # GCC cannot follow what is initialised through the sanitisers' own code.
-  target_compile_options(vernier_flags INTERFACE -fsanitize=${VERNIER_SANITIZE} -fno-omit-frame-pointer -Wno-maybe-uninitialized)
+  # GCC cannot follow what is initialised, or how long it is, through the sanitisers' own code.
+  target_compile_options(vernier_flags INTERFACE -fsanitize=${VERNIER_SANITIZE} -fno-omit-frame-pointer -Wno-maybe-uninitialized
+                                                 -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread)
   target_link_options(vernier_flags INTERFACE -fsanitize=${VERNIER_SANITIZE})
   if(VERNIER_SANITIZE MATCHES undefined)
     # Checks at each use of a pointer double the time of compiling. A null or a foreign one is caught without them, and

@@ -8,9 +8,16 @@ find_package(CLI11 REQUIRED)
 find_package(tomlplusplus REQUIRED)
 # Headers only: Asio and Beast.
 find_package(Boost 1.81 REQUIRED)
+precompiled_headers(vernier_room_headers LIBRARIES vernier_flags fmt::fmt nlohmann_json::nlohmann_json Threads::Threads
+                    HEADERS <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp> <algorithm> <filesystem> <functional> <map>
+                            <memory> <optional> <set> <span> <string> <unordered_map> <vector>)
 if(VERNIER_TESTS)
   find_package(GTest REQUIRED)
   find_package(rapidcheck REQUIRED)
+  # Of programs, not of libraries, and optimised as tests are.
+  precompiled_headers(vernier_test_headers OPTIONS -O1 -fPIE LIBRARIES vernier_flags fmt::fmt nlohmann_json::nlohmann_json GTest::gmock
+                      HEADERS <fmt/format.h> <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp> <algorithm> <filesystem>
+                              <functional> <map> <memory> <optional> <random> <set> <span> <string> <unordered_map> <vector>)
 endif()
 
 # XGrammar, from the source archive that tools/fetch_third_party unpacks. Its own CMakeLists.txt asks for Python bindings.
@@ -42,4 +49,8 @@ if(VERNIER_HAS_XGRAMMAR)
   # The edited files include their neighbours.
   target_include_directories(xgrammar PRIVATE "${xgrammar_root}/cpp")
   target_link_libraries(xgrammar PUBLIC Threads::Threads)
+  if(VERNIER_PRECOMPILED)
+    target_precompile_headers(xgrammar PRIVATE <algorithm> <bitset> <functional> <map> <memory> <mutex> <optional> <picojson.h>
+                              <queue> <sstream> <string> <unordered_map> <unordered_set> <variant> <vector>)
+  endif()
 endif()

@@ -8,6 +8,7 @@ Reads layers.toml. Reports file:line for each breach:
   - the environment read outside app/;
   - a pointer to bytes in a header of a GPU's kernels other than views.h, where codes stand beside their scales (runtime.h
     copies memory that it does not read);
+  - a name of a precompiled library in a file that includes that library nowhere: without precompiled headers it fails;
   - a type that two headers define, since all rooms share one namespace (kernels/ of one instruction set each apart);
   - a room without a README.md, and a room that layers.toml does not know.
 
@@ -30,6 +31,7 @@ TYPE = re.compile(r"^(?:class|struct|enum class|union) (?:\[\[\w+\]\] |alignas\(
 BYTES = re.compile(r"\b(?:std::byte|(?:unsigned |signed )?char|u?int8_t|void)\s*(?:const\s*)?\*")
 BORDER = re.compile(r"src/backends/(?:cuda|mlx)/kernels/(?!views\.h|runtime\.h)\w+\.h$")
 HOST_AND_DEVICE = "VERNIER_ANYWHERE"  # a kernel's own function: nothing crosses by it
+PRECOMPILED = {"nlohmann": re.compile(r"\bnlohmann::"), "fmt": re.compile(r"\bfmt::")}  # folder of its headers: its names
 SOURCES = {".h", ".hpp", ".cc", ".cpp", ".cu", ".cuh", ".inc", ".mm"}
 
 
@@ -150,6 +152,35 @@ def check_type_names(root):
     return breaches
 
 
+def libraries_of(root, relative, known):
+    """The folders of the library headers that a file includes, itself or through headers of the project."""
+    if relative in known:
+        return known[relative]
+    known[relative] = set()  # ends a circle
+    for line in (root / relative).read_text().splitlines():
+        found = INCLUDE.match(line)
+        if not found:
+            continue
+        places = [top / found.group(1) for top in (pathlib.Path("src"), pathlib.Path("."), pathlib.Path("include"))]
+        header = next((place for place in places if (root / place).exists()), None)
+        known[relative] |= libraries_of(root, header, known) if header else {found.group(1).split("/")[0]}
+    return known[relative]
+
+
+def check_libraries(root):
+    breaches, known = [], {}
+    for top in ("src", "app"):
+        for path in sorted((root / top).rglob("*.cc")):
+            relative = path.relative_to(root)
+            text = without_comments(path.read_text())
+            for library, names in PRECOMPILED.items():
+                found = names.search(text)
+                if found and library not in libraries_of(root, relative, known):
+                    number = text[: found.start()].count("\n") + 1
+                    breaches.append(f"{relative}:{number}: {found.group(0)} is used and no header of {library}/ is included")
+    return breaches
+
+
 def rooms_of(root):
     """Folders of src/ that are rooms: those with a CMakeLists.txt, backends/ one level deeper."""
     for listing in sorted(root.glob("src/*/CMakeLists.txt")) + sorted(root.glob("src/backends/*/CMakeLists.txt")):
@@ -180,7 +211,7 @@ def check(root):
                 breaches += check_depends(layers, room, relative, path.read_text())
             else:
                 breaches += check_file(layers, room, relative, path.read_text())
-    return breaches + check_type_names(root)
+    return breaches + check_type_names(root) + check_libraries(root)
 
 
 def main():

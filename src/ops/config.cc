@@ -119,7 +119,8 @@ Status Config::finish() const {
     if (value.is_null() || read_.contains(key)) continue;
     if (!unread.empty()) unread += ", ";
     std::string shown = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-    unread += fmt::format("'{}' = {}", key, shown.size() > 60 ? shown.substr(0, 57) + "..." : shown);
+    if (shown.size() > 60) shown.replace(57, std::string::npos, "...");
+    unread += fmt::format("'{}' = {}", key, shown);
   }
   if (unread.empty()) return {};
   Error error = unsupported(

@@ -16,7 +16,7 @@ namespace vernier::testing {
 class GoldenReader {
  public:
   explicit GoldenReader(const std::string& name) {
-    std::ifstream file(std::string(VERNIER_TEST_DATA) + "/codecs/" + name, std::ios::binary);
+    std::ifstream file(VERNIER_TEST_DATA "/codecs/" + name, std::ios::binary);
     bytes_.assign(std::istreambuf_iterator<char>(file), {});
     EXPECT_FALSE(bytes_.empty()) << "tests/data/codecs/" << name << " is missing";
   }

@@ -51,6 +51,15 @@ class CheckLayers(unittest.TestCase):
                               ("include/vernier/a.h", "base/result.h"), ("src/tune/a.cc", "ops/ops.h")]:
             self.assert_breach(path, f'\n// a line before\n  #  include "{include}"\n', 3)
 
+    def test_a_precompiled_library_is_included_by_name(self):
+        uses = "\nvoid f(const nlohmann::json& value);\n// fmt::format in a comment\n"
+        self.assert_breach("src/kv/a.cc", uses, 2)
+        self.assert_breach("app/a.cc", '#include "kv/none.h"\n#include <fmt/format.h>' + uses, 3)
+        self.assertEqual(self.breaches("src/kv/a.cc", "#include <nlohmann/json_fwd.hpp>" + uses), [])
+        header = self.root / "src/kv/pool.h"
+        header.write_text('#include "kv/pool.h"\n#include <nlohmann/json.hpp>\n')
+        self.assertEqual(self.breaches("src/kv/a.cc", '#include "kv/pool.h"' + uses), [])
+
     def test_two_types_of_one_name(self):
         first = self.root / "src/kv/a.h"
         first.parent.mkdir(parents=True)
