@@ -141,8 +141,12 @@ TEST_F(NgramHistory, BatchedChunkedCachedPreempted) {
   }
   int64_t token_bytes = 0;
   for (const CacheSpec& layer : cache_specs(decoder_->spec(), CodecId::kF32)) token_bytes += layer.bytes_per_token();
-  auto tight = start({.context_tokens = 128, .max_sequences = 8, .cache_bytes = 200 * token_bytes, .block_tokens = 4});
-  expect_same(run(*tight, prompts()), expected);
+  auto tight = start({.context_tokens = 128, .max_sequences = 8, .cache_bytes = 120 * token_bytes, .block_tokens = 4});
+  // How many run at once depends on when the threads are given a processor.
+  for (int round = 0; round < 50 && tight->stats().preemptions == 0; ++round) {
+    tight->flush_cache();
+    expect_same(run(*tight, prompts()), expected);
+  }
   EXPECT_GT(tight->stats().preemptions, 0) << "this test needs a smaller cache";
 }
 

@@ -128,7 +128,11 @@ TEST_P(SameTokens, Preempted) {
   }
   auto engine =
       start(model_, {.context_tokens = 128, .max_sequences = 8, .cache_bytes = 256 * token_bytes, .block_tokens = 8});
-  expect_same(run(*engine, asked_), alone_);
+  // How many run at once depends on when the threads are given a processor.
+  for (int round = 0; round < (full_layers ? 50 : 1) && engine->stats().preemptions == 0; ++round) {
+    engine->flush_cache();
+    expect_same(run(*engine, asked_), alone_);
+  }
   if (full_layers) {
     EXPECT_GT(engine->stats().preemptions, 0) << "this test needs a smaller cache";
   }
