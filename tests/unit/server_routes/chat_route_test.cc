@@ -251,8 +251,9 @@ TEST(ChatRoute, FeedsMoreChoicesThanTheQueueHolds) {
   EXPECT_EQ(fixture.chat("x")->status(), 200);
   ASSERT_TRUE(batch->wait());
   ASSERT_EQ(batch->status(), 200) << batch->body();
-  ASSERT_EQ(batch->json()["choices"].size(), 9U);
-  for (const json& choice : batch->json()["choices"]) EXPECT_FALSE(choice["message"]["content"].empty());
+  const json choices = batch->json()["choices"];
+  ASSERT_EQ(choices.size(), 9U);
+  for (const json& choice : choices) EXPECT_FALSE(choice["message"]["content"].empty());
 
   const auto left = fixture.open("POST", "/v1/chat/completions", body);
   left->leave();
