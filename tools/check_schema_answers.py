@@ -9,6 +9,7 @@ import argparse
 import concurrent.futures
 import json
 import random
+import time
 import urllib.error
 import urllib.request
 
@@ -133,12 +134,16 @@ def main():
     parser.add_argument("--clients", type=int, default=8)
     arguments = parser.parse_args()
     counts = {"valid": 0, "cut": 0, "refused": 0, "invalid": 0}
+    told = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(arguments.clients) as pool:
         seeds = range(arguments.seed, arguments.seed + arguments.answers)
         for verdict, text in pool.map(lambda seed: check(arguments, seed), seeds):
             counts[verdict if verdict in counts else "invalid"] += 1
             if verdict not in ("valid", "cut"):
                 print(verdict, text[:500], flush=True)
+            if time.monotonic() - told > 10:
+                told = time.monotonic()
+                print(f"{sum(counts.values())} of {arguments.answers}: {counts}", flush=True)
     print(counts)
     return 1 if counts["invalid"] > 0 or counts["refused"] * 5 > arguments.answers else 0
 
