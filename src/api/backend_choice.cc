@@ -12,9 +12,10 @@
 namespace vernier {
 namespace {
 
-/// auto: a GPU that cannot be had is no error; that there is none is said where somebody may expect one.
-Result<std::string> choose_name() {
-  if (!cuda_is_built()) return std::string("cpu");
+/// auto: a GPU that cannot be had is no error; that there is none is said where somebody may expect one. Who names the
+/// processor's instructions asks for the processor.
+Result<std::string> choose_name(const std::string& isa) {
+  if (!cuda_is_built() || !isa.empty()) return std::string("cpu");
   const auto devices = list_cuda_devices();
   if (devices.ok()) return std::string("cuda");
   log_info("--backend auto runs on the CPU: {}", devices.error().message);
@@ -26,12 +27,16 @@ Result<std::string> choose_name() {
 Result<std::unique_ptr<Backend>> make_backend(const BackendOptions& options) {
   if (options.name == "auto") {
     BackendOptions chosen = options;
-    TRY_BIND(chosen.name, choose_name());
+    TRY_BIND(chosen.name, choose_name(options.isa));
     return make_backend(chosen);
   }
   if (options.device != 0 && options.name != "cuda") {
     return invalid_argument("device {} is a GPU's number; it goes with the cuda backend, not with {}", options.device,
                             options.name);
+  }
+  if (!options.isa.empty() && options.name == "cuda") {
+    return invalid_argument("isa {} names a processor's instructions; it goes with the cpu backend, not with cuda",
+                            options.isa);
   }
   if (options.name == "cpu") {
     return CpuBackend::make({.threads = options.threads, .isa = options.isa, .numerics = options.numerics});

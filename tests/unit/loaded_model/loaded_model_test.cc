@@ -65,6 +65,15 @@ TEST(MakeBackend, WhatIsNotThereIsRefusedByName) {
   EXPECT_THAT(unknown.error().message, AllOf(HasSubstr("'tpu'"), HasSubstr("cpu, cuda, mlx")));
 }
 
+TEST(MakeBackend, NamesOfInstructionsGoWithTheProcessor) {
+  auto refused = make_backend({.name = "cuda", .isa = "baseline"});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, AllOf(HasSubstr("isa baseline"), HasSubstr("cpu backend")));
+  auto chosen = make_backend({.name = "auto", .isa = "baseline"});
+  ASSERT_TRUE(chosen.ok()) << chosen.error().to_string();
+  EXPECT_EQ(chosen.value()->features().isa, "baseline");
+}
+
 // API-2: what is absent or unreadable is said when it is asked for, and the rest works.
 TEST_F(LoadedModelTest, ATokenizerThatIsAbsentOrBrokenStopsNothingElse) {
   auto without = load();
