@@ -53,9 +53,10 @@ void Attention::begin(const StepView& step) {
 void Attention::run(const AttnLayer& layer, CpuKvStore& kv, const float* qkv, float* out) {
   const AttnSpec& spec = layer.spec;
   CHECK(spec.heads % spec.kv_heads == 0, "{} heads over {} KV heads", spec.heads, spec.kv_heads);
-  const Call call = spec.causal ? cached_call(layer, kv, out) : whole_call(layer, out);
+  Call call = spec.causal ? cached_call(layer, kv, out) : whole_call(layer, out);
   CHECK(!spec.sinks || call.sinks != nullptr, "layer {} has sinks and no numbers for them", layer.layer);
   prepare(call, kv, qkv);
+  if (spec.causal) call.keys.may_hold_nan = call.values.may_hold_nan = kv.nan_written(layer.layer);
   cut(spec);
   run_tasks(call);
 }
@@ -205,8 +206,10 @@ void Attention::prepare(const Call& call, CpuKvStore& kv, const float* qkv) {
   int rows = static_cast<int>(step_->rows());
   pool_.parallel_for((rows + kPrepareRows - 1) / kPrepareRows, [&](int chunk) {
     int first = chunk * kPrepareRows;
-    int64_t saturated = kernels_.prepare(task, first, std::min(rows, first + kPrepareRows));
-    if (saturated > 0 && spec.causal) kv.add_saturated(call.layer.layer, saturated);
+    const KvWritten written = kernels_.prepare(task, first, std::min(rows, first + kPrepareRows));
+    if (!spec.causal) return;
+    if (written.saturated > 0) kv.add_saturated(call.layer.layer, written.saturated);
+    if (written.nan) kv.note_nan(call.layer.layer);
   });
 }
 

@@ -48,6 +48,7 @@ Result<std::unique_ptr<CpuKvStore>> CpuKvStore::make(const KvLayout& layout) {
 #endif
   std::unique_ptr<CpuKvStore> store(new CpuKvStore(std::move(memory), layout_bytes(layout), layout.block_tokens));
   store->saturated_ = std::make_unique<std::atomic<int64_t>[]>(layout.layers.size());
+  store->nan_written_ = std::make_unique<std::atomic<bool>[]>(layout.layers.size());
   size_t heads = 0;
   for (const CacheSpec& spec : layout.layers) heads += static_cast<size_t>(spec.kv_heads);
   store->scales_.reserve(2 * heads);  // views point into it

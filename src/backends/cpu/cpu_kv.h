@@ -25,6 +25,9 @@ class CpuKvStore final : public KvStore {
 
   std::vector<int64_t> saturated() const override;
   void add_saturated(int layer, int64_t count) { saturated_[layer].fetch_add(count, std::memory_order_relaxed); }
+  /// Whether a NaN was ever written to the layer: until then its readers need not look for codes of NaN.
+  bool nan_written(int layer) const { return nan_written_[layer].load(std::memory_order_relaxed); }
+  void note_nan(int layer) { nan_written_[layer].store(true, std::memory_order_relaxed); }
 
  private:
   struct Layer {
@@ -42,6 +45,7 @@ class CpuKvStore final : public KvStore {
   std::vector<Layer> layers_;
   std::vector<float> scales_;                          // of each layer [kv_heads] of keys, then of values
   std::unique_ptr<std::atomic<int64_t>[]> saturated_;  // by layer
+  std::unique_ptr<std::atomic<bool>[]> nan_written_;   // by layer
 };
 
 }  // namespace vernier

@@ -15,6 +15,7 @@ struct KvView {
   CodecId stored = CodecId::kF16;
   const float* scales = nullptr;  ///< [kv_heads] read = stored * scale; 1 for a type without scales
   KvExtents extents;
+  bool may_hold_nan = true;  ///< false only where no number that was ever written is one
 };
 
 /// Where one sequence's tokens lie: block table entries of its cache class.

@@ -130,7 +130,7 @@ class Bench {
     task.queries = discarded.data();
     task.keys = keys_;
     task.values = values_;
-    EXPECT_EQ(k_.prepare(task, 0, rows), 0);
+    EXPECT_EQ(k_.prepare(task, 0, rows).saturated, 0);
     queries_.resize(static_cast<size_t>(s_.rows * s_.heads * padded_));
     for (int i = 0; i < s_.rows * s_.heads; ++i) {
       for (int j = 0; j < s_.head_dim; ++j) queries_[static_cast<size_t>(i * padded_ + j)] = normal(0.7f) / unit();
@@ -368,15 +368,16 @@ TEST_P(AttendKernelsTest, WritesStoreWhatTheWriterStores) {
     task.queries = queries.data();
     task.keys = {keys.data(), stored, &k_scale, extents};
     task.values = {values.data(), stored, &v_scale, extents};
-    int64_t saturated = kernels.prepare(task, 0, 1);
+    const KvWritten written = kernels.prepare(task, 0, 1);
     KvWriter<KvRole::kKey> key_writer(expected_keys.data(), extents, stored, k_scale);
     KvWriter<KvRole::kValue> value_writer(expected_values.data(), extents, stored, v_scale);
     key_writer.write(slot, 0, std::span(qkv).subspan(kDim, kDim));
     value_writer.write(slot, 0, std::span(qkv).subspan(2 * kDim, kDim));
-    EXPECT_EQ(saturated, key_writer.saturated() + value_writer.saturated());
+    EXPECT_EQ(written.saturated, key_writer.saturated() + value_writer.saturated());
     if (stored == CodecId::kF16 || stored == CodecId::kE4M3Tensor) {
-      EXPECT_GT(saturated, 2);
+      EXPECT_GT(written.saturated, 2);
     }
+    EXPECT_EQ(written.nan, stored == CodecId::kE4M3Tensor);
     EXPECT_EQ(values, expected_values);
     for (int i = 0; i < kDim; ++i) {
       size_t at = static_cast<size_t>(slot * kDim + i) * stored_size(stored);

@@ -108,12 +108,17 @@ struct MergeTask {
   float* out = nullptr;           ///< [group, head_dim]
 };
 
+/// What a write to the cache met.
+struct KvWritten {
+  int64_t saturated = 0;  ///< numbers
+  bool nan = false;       ///< in a type that has codes of NaN which a kernel may read wrongly
+};
+
 /// Attention kernels of one instruction set.
 struct AttendKernels {
   Isa isa = Isa::kBaseline;
   int lanes = 0;  ///< padded_dim is the next multiple of this
-  /// Returns how many numbers saturated.
-  int64_t (*prepare)(const PrepareTask& task, int first_row, int end_row) = nullptr;
+  KvWritten (*prepare)(const PrepareTask& task, int first_row, int end_row) = nullptr;
   void (*decode)(const DecodeTask& task) = nullptr;
   void (*merge)(const MergeTask& task) = nullptr;
   void (*prefill)(const PrefillTask& task) = nullptr;

@@ -71,8 +71,8 @@ VERNIER_INLINE void read_row(const std::byte* from, int dim, int padded, float* 
 // ---- prepare ----
 
 template <class T>
-VERNIER_INLINE int64_t write_row(const float* from, int dim, float scale, std::byte* to) {
-  int64_t saturated = 0;
+VERNIER_INLINE void write_row(const float* from, int dim, float scale, std::byte* to, KvWritten& written) {
+  VecI nan = {};
   for (int i = 0; i < dim; i += kLanes) {
     alignas(64) float tail[kLanes] = {};
     int count = dim - i < kLanes ? dim - i : kLanes;
@@ -80,7 +80,8 @@ VERNIER_INLINE int64_t write_row(const float* from, int dim, float scale, std::b
     Vec x = count < kLanes ? load(tail) : load(from + i);
     if (scale != 1) x = x / scale;
     VecI above = x > T::kLimit, below = x < -T::kLimit;
-    saturated += count_true(above | below);
+    written.saturated += count_true(above | below);
+    if constexpr (T::kNanIsCode) nan |= x != x;
     x = above ? splat(T::kLargest) : x;
     x = below ? splat(-T::kLargest) : x;
     if (count == kLanes) {
@@ -91,7 +92,7 @@ VERNIER_INLINE int64_t write_row(const float* from, int dim, float scale, std::b
       __builtin_memcpy(to + i * T::kBytes, codes, static_cast<size_t>(count) * T::kBytes);
     }
   }
-  return saturated;
+  if constexpr (T::kNanIsCode) written.nan |= count_true(nan) > 0;
 }
 
 /// x * weight / rms(x), of one head.
@@ -137,15 +138,15 @@ VERNIER_INLINE float unit_scale(CodecId stored, float scale) {
 /// Writes one head's numbers to the cache and, where the step keeps its own beside it, there: in what a read would
 /// give, rounded as the cache has them or as they are.
 template <KvRole R>
-VERNIER_INLINE int64_t write_head(const PrepareTask& t, const KvView<R>& to, const KvView<R>& fresh, int row, int head,
-                                  const float* from) {
+VERNIER_INLINE void write_head(const PrepareTask& t, const KvView<R>& to, const KvView<R>& fresh, int row, int head,
+                               const float* from, KvWritten& written) {
   const int64_t at = element(to, t.slots[row], head);
   const float scale = to.scales[head];
   float* own = fresh.codes == nullptr ? nullptr : reinterpret_cast<float*>(fresh.codes) + element(fresh, row, head);
-  return with_stored(to.stored, [&](auto type) {
+  with_stored(to.stored, [&](auto type) {
     using T = decltype(type);
     std::byte* codes = to.codes + at * T::kBytes;
-    const int64_t saturated = write_row<T>(from, t.head_dim, scale, codes);
+    write_row<T>(from, t.head_dim, scale, codes, written);
     if (own != nullptr && t.fresh_is_read) {
       alignas(64) float numbers[kMaxHeadDim];
       read_row<typename T::Exact>(codes, t.head_dim, round_up(t.head_dim, kLanes), numbers);
@@ -153,13 +154,12 @@ VERNIER_INLINE int64_t write_head(const PrepareTask& t, const KvView<R>& to, con
     } else if (own != nullptr) {
       for (int i = 0; i < t.head_dim; ++i) own[i] = from[i] / scale * T::kUnit;
     }
-    return saturated;
   });
 }
 
-int64_t prepare(const PrepareTask& t, int first_row, int end_row) {
+KvWritten prepare(const PrepareTask& t, int first_row, int end_row) {
   int64_t columns = (int64_t{t.heads} + 2 * t.kv_heads) * t.head_dim;
-  int64_t saturated = 0;
+  KvWritten written;
   const int group = t.heads / t.kv_heads;
   alignas(64) float head_buffer[kMaxHeadDim];
   for (int row = first_row; row < end_row; ++row) {
@@ -175,11 +175,11 @@ int64_t prepare(const PrepareTask& t, int first_row, int end_row) {
     }
     for (int head = 0; head < t.kv_heads; ++head) {
       turn_head(t, row, k + int64_t{head} * t.head_dim, t.k_norm, head_buffer);
-      saturated += write_head(t, t.keys, t.fresh.keys, row, head, head_buffer);
-      saturated += write_head(t, t.values, t.fresh.values, row, head, v + int64_t{head} * t.head_dim);
+      write_head(t, t.keys, t.fresh.keys, row, head, head_buffer, written);
+      write_head(t, t.values, t.fresh.values, row, head, v + int64_t{head} * t.head_dim, written);
     }
   }
-  return saturated;
+  return written;
 }
 
 // ---- decode ----
@@ -323,6 +323,7 @@ VERNIER_APART void soften(float* scores, int keys, float soft_cap, float* larges
 /// Of one range of keys: where the rows of those in [first, end), counted from the range's first, lie.
 struct RangeRows {
   const std::byte* codes;
+  bool may_hold_nan;            // codes of the type's NaN
   const std::byte* next_codes;  // whose first rows are fetched while the last tile is worked on, or null
   const int64_t* offsets;       // [end], in elements
   int first;
@@ -337,7 +338,9 @@ VERNIER_INLINE void over_tiles(const DecodeTask& t, const RangeRows& range, floa
     int count = range.end - first < kDecodeTileKeys ? range.end - first : kDecodeTileKeys;
     const int64_t* offsets = range.offsets + first;
     bool staged = t.head_dim != t.padded_dim;
-    if constexpr (T::kNanIsCode) staged |= has_nan_code(range.codes, offsets, count, t.head_dim);
+    if constexpr (T::kNanIsCode) {
+      staged |= range.may_hold_nan && has_nan_code(range.codes, offsets, count, t.head_dim);
+    }
     if (!staged) {
       int next = first + kDecodeTileKeys;
       bool last = next >= range.end;
@@ -390,8 +393,8 @@ VERNIER_INLINE void decode_typed(const DecodeTask& t) {
                                      scores + query * kScoreStride + first);
     });
   };
-  over_tiles<T>(t, {t.keys.codes, t.values.codes, offsets, 0, cached}, stage, score);
-  over_tiles<StoredF32>(t, {t.fresh.keys.codes, nullptr, offsets, cached, keys}, stage, score);
+  over_tiles<T>(t, {t.keys.codes, t.keys.may_hold_nan, t.values.codes, offsets, 0, cached}, stage, score);
+  over_tiles<StoredF32>(t, {t.fresh.keys.codes, false, nullptr, offsets, cached, keys}, stage, score);
   for (int query = 0; query < t.group; ++query) {
     soften(scores + query * kScoreStride, keys, t.soft_cap, t.out.largest + query, t.out.sums + query);
   }
@@ -402,8 +405,8 @@ VERNIER_INLINE void decode_typed(const DecodeTask& t) {
                                    t.out.outputs + query * t.padded_dim);
     });
   };
-  over_tiles<T>(t, {t.values.codes, nullptr, offsets, 0, cached}, stage, mix);
-  over_tiles<StoredF32>(t, {t.fresh.values.codes, nullptr, offsets, cached, keys}, stage, mix);
+  over_tiles<T>(t, {t.values.codes, t.values.may_hold_nan, nullptr, offsets, 0, cached}, stage, mix);
+  over_tiles<StoredF32>(t, {t.fresh.values.codes, false, nullptr, offsets, cached, keys}, stage, mix);
 }
 
 void decode(const DecodeTask& task) {
@@ -566,6 +569,7 @@ VERNIER_INLINE int end_visible(const PrefillTask& t, int row) {
 /// Keys or values of one range: `cached` rows of the cache, then rows of the step's own.
 struct StageSource {
   const std::byte* codes;
+  bool may_hold_nan;  // among the codes
   const std::byte* fresh;
   const int64_t* offsets;  // [keys]
   int cached;
@@ -589,7 +593,9 @@ VERNIER_INLINE void over_stages(const PrefillTask& t, const PrefillScratch& s, c
     const int cached = left < 0 ? 0 : left < count ? left : count;
     const int64_t* offsets = source.offsets + first;
     bool nan = false;
-    if constexpr (T::kNanIsCode) nan = has_nan_code(source.codes, offsets, cached, t.head_dim);
+    if constexpr (T::kNanIsCode) {
+      nan = source.may_hold_nan && has_nan_code(source.codes, offsets, cached, t.head_dim);
+    }
     if (nan) {
       stage_rows<typename T::Exact>(source.codes, offsets, cached, t.head_dim, padded, s.stage, s.stride);
     } else {
@@ -640,8 +646,8 @@ VERNIER_INLINE void prefill_range(const PrefillTask& t, const PrefillScratch& s,
   int64_t offsets[kDecodeRangeKeys];
   const int cached = cached_keys(t.fresh, first, keys);
   find_range(t.pages, t.keys.extents, t.fresh, t.kv_head, first, cached, keys, offsets);
-  const StageSource key_rows{t.keys.codes, t.fresh.keys.codes, offsets, cached, keys};
-  const StageSource value_rows{t.values.codes, t.fresh.values.codes, offsets, cached, keys};
+  const StageSource key_rows{t.keys.codes, t.keys.may_hold_nan, t.fresh.keys.codes, offsets, cached, keys};
+  const StageSource value_rows{t.values.codes, t.values.may_hold_nan, t.fresh.values.codes, offsets, cached, keys};
   over_stages<T>(t, s, key_rows, key_tile_keys(t.padded_dim), t.padded_dim,
                  [&](int at, int count) { score_queries(t, s, first_query(t, first + at, 1), queries, at, count); });
   for (int query = 0; query < queries; ++query) soften_query(t, s, query, first, keys);
