@@ -15,8 +15,14 @@ cuda::FreshKeys fresh_keys(FreshRows fresh) {
 
 }  // namespace
 
-void multiply_parts(CudaDevice& device, LaunchLog& log, const PackedMatrix& matrix, const float* bias,
-                    cuda::ConstRows x, int64_t rows, cuda::Rows out, bool add) {
+bool in_one_launch(const PackedMatrix& matrix) {
+  const std::span<const CudaRows> parts = CudaMatrix::of(matrix).parts();
+  return parts.size() <= static_cast<size_t>(cuda::kMostParts) &&
+         std::ranges::all_of(parts, [&](const CudaRows& part) { return part.view.kind == parts.front().view.kind; });
+}
+
+void multiply_parts(LaunchQueue& queue, const PackedMatrix& matrix, const float* bias, cuda::ConstRows x, int64_t rows,
+                    cuda::Rows out, bool add, const ProductNeighbours& with) {
   const std::span<const CudaRows> parts = CudaMatrix::of(matrix).parts();
   for (size_t next = 0; next < parts.size();) {
     cuda::ProductCall call;
@@ -31,11 +37,18 @@ void multiply_parts(CudaDevice& device, LaunchLog& log, const PackedMatrix& matr
     call.out = out;
     call.bias = bias;
     call.add = add;
-    log.launch("product", [&] { return cuda::product(call, device.stream()); });
+    if (rows <= cuda::kMostFusedRows) {
+      const cuda::FusedProductCall fused{call, with.norm, with.norm_eps, with.gate.has_value(),
+                                         with.gate.value_or(cuda::GateRule{})};
+      queue.launch("product", cuda::fused_product, fused);
+    } else {
+      queue.launch("product", cuda::product, call);
+    }
   }
 }
 
-cuda::AttendPrepareCall CudaAttention::prepare(const AttnLayer& layer, CudaKvStore& kv, cuda::ConstRows qkv) {
+cuda::AttendPrepareCall CudaAttention::prepare(const AttnLayer& layer, CudaKvStore& kv, cuda::ConstRows qkv,
+                                               bool by_tiles) {
   const AttnSpec& spec = layer.spec;
   const int64_t rows = step_.rows().rows;
   cuda::AttendPrepareCall call;
@@ -59,13 +72,14 @@ cuda::AttendPrepareCall CudaAttention::prepare(const AttnLayer& layer, CudaKvSto
     call.values = kv.values(layer.layer);
     call.one_row = cache.kind == CacheKind::kLatent;
     call.saturated = kv.saturation_counter(layer.layer);
-    call.fresh = fresh_keys(cache.fresh);
+    // What went through the cache may be read there: the bits are the same.
+    call.fresh = by_tiles ? cuda::FreshKeys::kNone : fresh_keys(cache.fresh);
   }
-  call.q = {queries_.reserve<float>(device_, log_, rows * spec.q_cols(), "queries"), spec.q_cols()};
+  call.q = {queries_.reserve<float>(device_, queue_, rows * spec.q_cols(), "queries"), spec.q_cols()};
   if (call.fresh != cuda::FreshKeys::kNone) {
     const int64_t cols = spec.kv_cols();
-    call.fresh_keys = {fresh_keys_.reserve<float>(device_, log_, rows * cols, "a step's keys"), cols};
-    call.fresh_values = {fresh_values_.reserve<float>(device_, log_, rows * cols, "a step's values"), cols};
+    call.fresh_keys = {fresh_keys_.reserve<float>(device_, queue_, rows * cols, "a step's keys"), cols};
+    call.fresh_values = {fresh_values_.reserve<float>(device_, queue_, rows * cols, "a step's values"), cols};
   }
   return call;
 }
@@ -74,10 +88,11 @@ void CudaAttention::run(const AttnLayer& layer, CudaKvStore& kv, cuda::ConstRows
   const AttnSpec& spec = layer.spec;
   CHECK(spec.causal || (!spec.window && !spec.sinks), "attention that is not causal has neither window nor sinks");
   if (const Reason reason = judge_attend(spec.head_dim); reason.code != ReasonCode::kChosen) {
-    return log_.fail(unsupported("attention: {}; use --backend cpu", reason.detail));
+    return queue_.fail(unsupported("attention: {}; use --backend cpu", reason.detail));
   }
-  const cuda::AttendPrepareCall prepared = prepare(layer, kv, qkv);
-  log_.launch("queries, keys and values", [&] { return cuda::attend_prepare(prepared, device_.stream()); });
+  const bool by_tiles = spec.causal && judge_attend_tiles(spec, kv.spec(layer.layer)).code == ReasonCode::kChosen;
+  const cuda::AttendPrepareCall prepared = prepare(layer, kv, qkv, by_tiles);
+  queue_.launch("queries, keys and values", cuda::attend_prepare, prepared);
   cuda::AttendCall call;
   call.rows = prepared.rows;
   call.heads = spec.heads;
@@ -96,22 +111,36 @@ void CudaAttention::run(const AttnLayer& layer, CudaKvStore& kv, cuda::ConstRows
   call.fresh_keys = prepared.fresh_keys;
   call.fresh_values = prepared.fresh_values;
   call.out = out;
-  attend(call, spec);
+  by_tiles ? attend_by_tiles(call, spec) : attend(call, spec);
 }
 
 void CudaAttention::attend(const cuda::AttendCall& call, const AttnSpec& spec) {
-  int32_t ranges = 1;
-  for (const SequenceRows& rows : step_.view().sequences) {
-    ranges = std::max(ranges, most_ranges(rows.first_position + rows.rows, spec.window));
-  }
+  const int32_t ranges = step_.ranges(spec.window);
   const AttendPlan plan = plan_attend(call.rows.rows, spec.heads, spec.head_dim, ranges);
-  if (plan.rows_at_once == 0) {
-    return log_.launch("attention", [&] { return cuda::attend_rows(call, device_.stream()); });
-  }
-  auto* parts = parts_.reserve<float>(device_, log_, plan.part_numbers, "attention's parts");
+  if (plan.rows_at_once == 0) return queue_.launch("attention", cuda::attend_rows, call);
+  auto* parts = parts_.reserve<float>(device_, queue_, plan.part_numbers, "attention's parts");
   for (int32_t row = 0; row < call.rows.rows; row += plan.rows_at_once) {
     const int32_t end = std::min(call.rows.rows, row + plan.rows_at_once);
-    log_.launch("attention", [&] { return cuda::attend_ranges(call, row, end, ranges, parts, device_.stream()); });
+    queue_.launch("attention", cuda::attend_ranges, call, row, end, ranges, parts);
+  }
+}
+
+void CudaAttention::attend_by_tiles(const cuda::AttendCall& call, const AttnSpec& spec) {
+  cuda::AttendTilesCall tiles;
+  tiles.of = call;
+  const int32_t ranges = step_.ranges(spec.window);
+  const AttendPlan plan = plan_attend_tiles(call.rows.rows, spec, ranges);
+  const int32_t at_once = plan.rows_at_once == 0 ? call.rows.rows : plan.rows_at_once;
+  if (plan.rows_at_once > 0) {
+    tiles.ranges = ranges;
+    tiles.parts = parts_.reserve<float>(device_, queue_, plan.part_numbers, "attention's parts");
+    const int64_t counters =
+        int64_t{at_once} * cuda::tile_groups(spec.heads, spec.kv_heads) * (cuda::tile_spans(ranges) + 1);
+    tiles.arrived = arrived_.reserve_zeros<uint32_t>(device_, queue_, counters, "attention's counters");
+  }
+  for (tiles.first_row = 0; tiles.first_row < call.rows.rows; tiles.first_row += at_once) {
+    tiles.end_row = std::min(call.rows.rows, tiles.first_row + at_once);
+    queue_.launch("attention", cuda::attend_tiles, tiles);
   }
 }
 
@@ -132,19 +161,19 @@ void CudaAttention::run_latent(const LatentLayer& layer, CudaKvStore& kv, cuda::
   call.norm = CudaVector::numbers(layer.norm.weight.get(), spec.rank);
   call.norm_eps = layer.norm.eps;
   call.rope = rope_.table(layer.rope, step_.rows());
-  call.out = {latent_rows_.reserve<float>(device_, log_, rows * stride, "compressed rows"), stride};
-  const cuda::Rows means = {latent_means_.reserve<float>(device_, log_, rows * heads * row_dim, "means of rows"),
+  call.out = {latent_rows_.reserve<float>(device_, queue_, rows * stride, "compressed rows"), stride};
+  const cuda::Rows means = {latent_means_.reserve<float>(device_, queue_, rows * heads * row_dim, "means of rows"),
                             heads * row_dim};
-  if (log_.failed()) return;
-  log_.launch("compressed rows", [&] { return cuda::latent_prepare(call, device_.stream()); });
+  if (queue_.failed()) return;
+  queue_.launch("compressed rows", cuda::latent_prepare, call);
   for (int64_t head = 0; head < heads; ++head) {
-    multiply_parts(device_, log_, *layer.keys[static_cast<size_t>(head)].matrix, nullptr,
+    multiply_parts(queue_, *layer.keys[static_cast<size_t>(head)].matrix, nullptr,
                    {q.data + head * spec.query_dim(), q.stride}, rows,
                    {call.out.data + head * row_dim + spec.rope_dim, stride});
   }
   run(layer.attn, kv, call.out, means);
   for (int64_t head = 0; head < heads; ++head) {
-    multiply_parts(device_, log_, *layer.values[static_cast<size_t>(head)].matrix, nullptr,
+    multiply_parts(queue_, *layer.values[static_cast<size_t>(head)].matrix, nullptr,
                    {means.data + head * row_dim + spec.rope_dim, means.stride}, rows,
                    {out.data + head * spec.value_dim, out.stride});
   }

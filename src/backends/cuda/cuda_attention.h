@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "backends/cuda/cuda_kv.h"
 #include "backends/cuda/cuda_step.h"
 #include "backends/cuda/kernel_choice.h"
@@ -8,11 +10,11 @@ namespace vernier {
 
 /// A step's attention: queries are normed and turned, keys and values written, in one launch; then each row's ranges of
 /// keys are walked by one block, or taken side by side and merged where there are few rows. Both do a row's operations
-/// in one order. One thread.
+/// in one order; and by tiles or not is the layer's matter, never the step's. One thread.
 class CudaAttention {
  public:
-  CudaAttention(CudaDevice& device, LaunchLog& log, CudaStep& step)
-      : device_(device), log_(log), step_(step), rope_(device, log) {}
+  CudaAttention(CudaDevice& device, LaunchQueue& queue, CudaStep& step)
+      : device_(device), queue_(queue), step_(step), rope_(device, queue) {}
 
   void begin() { rope_.begin(); }
   /// From qkv [rows, q | k | v] to out [rows, heads * head_dim].
@@ -22,19 +24,29 @@ class CudaAttention {
                   cuda::Rows out);
 
  private:
-  cuda::AttendPrepareCall prepare(const AttnLayer& layer, CudaKvStore& kv, cuda::ConstRows qkv);
+  cuda::AttendPrepareCall prepare(const AttnLayer& layer, CudaKvStore& kv, cuda::ConstRows qkv, bool by_tiles);
   void attend(const cuda::AttendCall& call, const AttnSpec& spec);
+  void attend_by_tiles(const cuda::AttendCall& call, const AttnSpec& spec);
 
   CudaDevice& device_;
-  LaunchLog& log_;
+  LaunchQueue& queue_;
   CudaStep& step_;
   CudaRope rope_;
-  DeviceScratch queries_, fresh_keys_, fresh_values_, parts_;
+  DeviceScratch queries_, fresh_keys_, fresh_values_, parts_, arrived_;
   DeviceScratch latent_rows_, latent_means_;
 };
 
+/// What a product of few rows takes with it: a norm of x before, a gate of its outputs after.
+struct ProductNeighbours {
+  const float* norm = nullptr;
+  float norm_eps = 0;
+  std::optional<cuda::GateRule> gate;
+};
+
 /// x times a matrix, its parts of one kind of codes together.
-void multiply_parts(CudaDevice& device, LaunchLog& log, const PackedMatrix& matrix, const float* bias,
-                    cuda::ConstRows x, int64_t rows, cuda::Rows out, bool add = false);
+void multiply_parts(LaunchQueue& queue, const PackedMatrix& matrix, const float* bias, cuda::ConstRows x, int64_t rows,
+                    cuda::Rows out, bool add = false, const ProductNeighbours& with = {});
+/// Whether a matrix's outputs are made by one launch, so that a gate finds its two sides together.
+bool in_one_launch(const PackedMatrix& matrix);
 
 }  // namespace vernier

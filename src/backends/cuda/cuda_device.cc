@@ -39,6 +39,21 @@ void DeviceBuffer::reset() {
   data_ = nullptr;
 }
 
+PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
+  if (this != &other) {
+    reset();
+    data_ = std::exchange(other.data_, nullptr);
+    on_device_ = std::exchange(other.on_device_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+  }
+  return *this;
+}
+
+void PinnedBuffer::reset() {
+  if (data_ != nullptr) cuda::give_pinned(data_);
+  data_ = nullptr;
+}
+
 Result<std::vector<std::string>> CudaDevice::list() {
   int count = 0;
   const cuda::LaunchCode code = cuda::count_devices(&count);
@@ -108,6 +123,17 @@ Result<DeviceBuffer> CudaDevice::take_copy(std::span<const std::byte> bytes, std
   return buffer;
 }
 
+Result<PinnedBuffer> CudaDevice::take_pinned(int64_t bytes) {
+  TRY_STATUS(use());
+  PinnedBuffer buffer;
+  if (const cuda::LaunchCode code = cuda::take_pinned(rounded(bytes), &buffer.data_, &buffer.on_device_);
+      code != cuda::kLaunched) {
+    return device_error("memory of the host that the GPU reads", code);
+  }
+  buffer.bytes_ = rounded(bytes);
+  return buffer;
+}
+
 Status CudaDevice::copy_in(std::byte* to, std::span<const std::byte> from) {
   const cuda::LaunchCode code = cuda::copy_in(to, from.data(), static_cast<int64_t>(from.size()), stream_);
   if (code != cuda::kLaunched) return device_error("a copy to the GPU", code);
@@ -124,19 +150,6 @@ Status CudaDevice::fill(std::byte* at, int value, int64_t bytes) {
   const cuda::LaunchCode code = cuda::fill_memory(at, value, bytes, stream_);
   if (code != cuda::kLaunched) return device_error("filling memory of the GPU", code);
   return {};
-}
-
-std::byte* DeviceScratch::reserve_bytes(CudaDevice& device, LaunchLog& log, int64_t bytes, std::string_view what) {
-  if (bytes > buffer_.bytes() || buffer_.data() == nullptr) {
-    buffer_ = {};
-    Result<DeviceBuffer> larger = device.take(bytes, what);
-    if (!larger.ok()) {
-      log.fail(std::move(larger).error());
-      return nullptr;
-    }
-    buffer_ = std::move(larger).value();
-  }
-  return buffer_.data();
 }
 
 }  // namespace vernier

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,6 +40,34 @@ class DeviceBuffer {
   int64_t bytes_ = 0;
 };
 
+/// Memory of the host that the device reads and writes at an address of its own, and copies from without waiting.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  PinnedBuffer(PinnedBuffer&& other) noexcept { *this = std::move(other); }
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
+  ~PinnedBuffer() { reset(); }
+
+  int64_t bytes() const { return bytes_; }
+  std::byte* data() const { return data_; }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
+  template <class T>
+  T* on_device() const {
+    return reinterpret_cast<T*>(on_device_);
+  }
+
+ private:
+  friend class CudaDevice;
+  void reset();
+
+  std::byte* data_ = nullptr;
+  std::byte* on_device_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
 /// One GPU: its stream, on which everything runs in order, and its memory, of which no more than a bound is taken.
 class CudaDevice {
  public:
@@ -62,6 +89,8 @@ class CudaDevice {
   Result<DeviceBuffer> take(int64_t bytes, std::string_view what);
   /// Memory with these bytes in it.
   Result<DeviceBuffer> take_copy(std::span<const std::byte> bytes, std::string_view what);
+  Result<PinnedBuffer> take_pinned(int64_t bytes);
+  /// From memory that may change as soon as the call is back.
   Status copy_in(std::byte* to, std::span<const std::byte> from);
   /// Waits for all that was launched.
   Status copy_out(std::span<std::byte> to, const std::byte* from);
@@ -80,42 +109,5 @@ class CudaDevice {
 
 /// "launch of attend: an illegal memory access was encountered (700)".
 Error device_error(std::string_view what, cuda::LaunchCode code);
-
-/// The first failure of a step: ops cannot fail, so the step's end tells it, and what comes between does nothing.
-class LaunchLog {
- public:
-  bool failed() const { return first_.has_value(); }
-  void fail(Error error) {
-    if (!first_) first_ = std::move(error);
-  }
-  void note(Status status) {
-    if (!status.ok()) fail(std::move(status).error());
-  }
-  template <class Launch>
-  void launch(std::string_view what, Launch launch) {
-    if (failed()) return;
-    if (const cuda::LaunchCode code = launch(); code != cuda::kLaunched) fail(device_error(what, code));
-  }
-  Status status() const { return first_ ? Status(*first_) : Status(); }
-  void clear() { first_.reset(); }
-
- private:
-  std::optional<Error> first_;
-};
-
-/// Scratch that grows to the largest size asked for. What it held is lost when it grows.
-class DeviceScratch {
- public:
-  /// Null, and the log says why, where there is no more memory.
-  template <class T>
-  T* reserve(CudaDevice& device, LaunchLog& log, int64_t count, std::string_view what) {
-    return reinterpret_cast<T*>(reserve_bytes(device, log, count * static_cast<int64_t>(sizeof(T)), what));
-  }
-
- private:
-  std::byte* reserve_bytes(CudaDevice& device, LaunchLog& log, int64_t bytes, std::string_view what);
-
-  DeviceBuffer buffer_;
-};
 
 }  // namespace vernier

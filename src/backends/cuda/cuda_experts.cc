@@ -55,7 +55,7 @@ Result<std::unique_ptr<CudaExperts::Table>> CudaExperts::make_table(
   return table;
 }
 
-/// The table of these weights, made when they are met first. Null, and the log says why, where it cannot be.
+/// The table of these weights, made when they are met first. Null, and the queue says why, where it cannot be.
 template <Split S>
 const CudaExperts::Table* CudaExperts::table(const std::vector<Weight<S>>& weights) {
   for (const auto& known : tables_) {
@@ -71,7 +71,7 @@ const CudaExperts::Table* CudaExperts::table(const std::vector<Weight<S>>& weigh
   }
   Result<std::unique_ptr<Table>> made = make_table(std::move(matrices), std::move(biases));
   if (!made.ok()) {
-    log_.fail(std::move(made).error());
+    queue_.fail(std::move(made).error());
     return nullptr;
   }
   tables_.push_back(std::move(made).value());
@@ -91,7 +91,7 @@ void CudaExperts::multiply(const Table& table, const int32_t* first, const int32
     call.most_outputs = group.most_outputs;
     call.x = x;
     call.out = {out.data + group.first_output, out.stride};
-    log_.launch("experts' product", [&] { return cuda::grouped_product(call, device_.stream()); });
+    queue_.launch("experts' product", cuda::grouped_product, call);
   }
 }
 
@@ -99,16 +99,16 @@ void CudaExperts::choose(const ExpertsLayer& layer, cuda::ConstRows x, int64_t r
   const ExpertsSpec& spec = layer.spec;
   const int64_t choices = rows * spec.chosen;
   cuda::RouteCall route;
-  auto* logits = logits_.reserve<float>(device_, log_, rows * spec.experts, "a router's logits");
-  choices_.expert_of = expert_of_.reserve<int32_t>(device_, log_, choices, "choices");
-  choices_.weight_of = weight_of_.reserve<float>(device_, log_, choices, "choices");
-  choices_.first = first_.reserve<int32_t>(device_, log_, spec.experts + 1, "choices");
-  choices_.place_of = place_of_.reserve<int32_t>(device_, log_, choices, "choices");
-  choices_.row_at = row_at_.reserve<int32_t>(device_, log_, choices, "choices");
-  auto* next = next_.reserve<int32_t>(device_, log_, spec.experts, "choices");
-  if (log_.failed()) return;
-  multiply_parts(device_, log_, *layer.router.matrix, CudaVector::numbers(layer.router.bias.get(), spec.experts), x,
-                 rows, {logits, spec.experts});
+  auto* logits = logits_.reserve<float>(device_, queue_, rows * spec.experts, "a router's logits");
+  choices_.expert_of = expert_of_.reserve<int32_t>(device_, queue_, choices, "choices");
+  choices_.weight_of = weight_of_.reserve<float>(device_, queue_, choices, "choices");
+  choices_.first = first_.reserve<int32_t>(device_, queue_, spec.experts + 1, "choices");
+  choices_.place_of = place_of_.reserve<int32_t>(device_, queue_, choices, "choices");
+  choices_.row_at = row_at_.reserve<int32_t>(device_, queue_, choices, "choices");
+  auto* next = next_.reserve<int32_t>(device_, queue_, spec.experts, "choices");
+  if (queue_.failed()) return;
+  multiply_parts(queue_, *layer.router.matrix, CudaVector::numbers(layer.router.bias.get(), spec.experts), x, rows,
+                 {logits, spec.experts});
   route.logits = logits;
   route.correction = CudaVector::numbers(layer.correction.get(), spec.experts);
   route.rows = rows;
@@ -122,10 +122,10 @@ void CudaExperts::choose(const ExpertsLayer& layer, cuda::ConstRows x, int64_t r
   route.scale = spec.scale;
   route.expert_of = choices_.expert_of;
   route.weight_of = choices_.weight_of;
-  log_.launch("choice of experts", [&] { return cuda::route(route, device_.stream()); });
+  queue_.launch("choice of experts", cuda::route, route);
   const cuda::PlacesCall places{choices_.expert_of, choices, spec.chosen,       spec.experts,
                                 choices_.first,     next,    choices_.place_of, choices_.row_at};
-  log_.launch("places of experts", [&] { return cuda::find_places(places, device_.stream()); });
+  queue_.launch("places of experts", cuda::find_places, places);
 }
 
 void CudaExperts::run(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows, cuda::Rows out) {
@@ -135,22 +135,20 @@ void CudaExperts::run(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows
         "{}: a router of {}, {} and {} matrices for {} experts, {} of them identity", layer.name,
         layer.router.outputs(), layer.gate_up.size(), layer.down.size(), spec.experts, spec.identity);
   if (const Reason reason = judge_route(spec); reason.code != ReasonCode::kChosen) {
-    return log_.fail(unsupported("{}: {}; use --backend cpu", layer.name, reason.detail));
+    return queue_.fail(unsupported("{}: {}; use --backend cpu", layer.name, reason.detail));
   }
   const int64_t choices = rows * spec.chosen, hidden = layer.router.inputs();
   choose(layer, x, rows);
   const Table* gate_up = table(layer.gate_up);
   const Table* down = table(layer.down);
-  const cuda::Rows both = {gate_up_.reserve<float>(device_, log_, choices * 2 * spec.width, "gate and up"),
+  const cuda::Rows both = {gate_up_.reserve<float>(device_, queue_, choices * 2 * spec.width, "gate and up"),
                            2 * spec.width};
-  const cuda::Rows gated = {gated_.reserve<float>(device_, log_, choices * spec.width, "gated rows"), spec.width};
-  const cuda::Rows answers = {answers_.reserve<float>(device_, log_, choices * hidden, "experts' answers"), hidden};
-  if (log_.failed()) return;
+  const cuda::Rows gated = {gated_.reserve<float>(device_, queue_, choices * spec.width, "gated rows"), spec.width};
+  const cuda::Rows answers = {answers_.reserve<float>(device_, queue_, choices * hidden, "experts' answers"), hidden};
+  if (queue_.failed()) return;
   multiply(*gate_up, choices_.first, choices_.row_at, x, both);
   const int32_t* made = choices_.first + spec.weighted();  // experts without weights have the last places
-  log_.launch("gate", [&] {
-    return cuda::gate(both, gate_rule(spec.gate), choices, spec.width, made, gated, device_.stream());
-  });
+  queue_.launch("gate", cuda::gate, both, gate_rule(spec.gate), choices, spec.width, made, gated);
   multiply(*down, choices_.first, nullptr, gated, answers);
   cuda::CombineCall combine;
   combine.answers = answers;
@@ -163,7 +161,7 @@ void CudaExperts::run(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows
   combine.chosen = spec.chosen;
   combine.weighted = spec.weighted();
   combine.out = out;
-  log_.launch("sum of experts", [&] { return cuda::combine(combine, device_.stream()); });
+  queue_.launch("sum of experts", cuda::combine, combine);
 }
 
 }  // namespace vernier

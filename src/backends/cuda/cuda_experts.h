@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "backends/cuda/cuda_device.h"
+#include "backends/cuda/launch_queue.h"
 #include "ops/ops.h"
 
 namespace vernier {
@@ -15,7 +15,7 @@ cuda::GateRule gate_rule(const GateSpec& spec);
 /// added in order of the experts' numbers. One thread.
 class CudaExperts {
  public:
-  CudaExperts(CudaDevice& device, LaunchLog& log) : device_(device), log_(log) {}
+  CudaExperts(CudaDevice& device, LaunchQueue& queue) : device_(device), queue_(queue) {}
 
   /// From x [rows, hidden] to out [rows, hidden].
   void run(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows, cuda::Rows out);
@@ -54,7 +54,7 @@ class CudaExperts {
   };
 
   CudaDevice& device_;
-  LaunchLog& log_;
+  LaunchQueue& queue_;
   std::vector<std::unique_ptr<Table>> tables_;
   Choices choices_;
   DeviceScratch logits_, expert_of_, weight_of_, first_, next_, place_of_, row_at_;

@@ -1,6 +1,7 @@
 #include "backends/cuda/cuda_kv.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "backends/cuda/kernel_choice.h"
 #include "base/check.h"
@@ -60,16 +61,20 @@ Status CudaKvStore::take_memory(const KvLayout& layout) {
   }
   const auto counter_bytes = static_cast<int64_t>(layout.layers.size() * sizeof(unsigned long long));
   TRY_BIND(counters_, device_.take(counter_bytes, "counters"));
+  TRY_BIND(seen_, device_.take_pinned(counter_bytes));
+  std::memset(seen_.data(), 0, static_cast<size_t>(seen_.bytes()));
   return device_.fill(counters_.data(), 0, counters_.bytes());
 }
 
 std::vector<int64_t> CudaKvStore::saturated() const {
   std::vector<int64_t> counts(layers_.size());
-  if (counts.empty()) return counts;
-  Status read = device_.use();
-  if (read.ok()) read = device_.copy_out(std::as_writable_bytes(std::span(counts)), counters_.data());
-  if (!read.ok()) log_warning("the cache's saturation could not be read: {}", read.error().to_string());
+  for (size_t i = 0; i < counts.size(); ++i) counts[i] = seen_.as<const volatile int64_t>()[i];
   return counts;
+}
+
+cuda::SaturationCall CudaKvStore::saturation() const {
+  return {counters_.as<const unsigned long long>(), static_cast<int32_t>(layers_.size()),
+          seen_.on_device<unsigned long long>()};
 }
 
 }  // namespace vernier

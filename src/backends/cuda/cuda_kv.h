@@ -22,8 +22,10 @@ class CudaKvStore final : public KvStore {
   cuda::ValueView values(int layer) const { return layers_[static_cast<size_t>(layer)].values; }
   /// Counts what saturates in a layer.
   unsigned long long* saturation_counter(int layer) { return counters_.as<unsigned long long>() + layer; }
-  /// Waits for what runs.
+  /// As the last read of a step's results found them.
   std::vector<int64_t> saturated() const override;
+  /// All layers' counters, and where the host reads them.
+  cuda::SaturationCall saturation() const;
 
  private:
   struct Layer {
@@ -41,6 +43,7 @@ class CudaKvStore final : public KvStore {
   std::vector<DeviceBuffer> pools_;
   DeviceBuffer scales_;    // of each layer [kv_heads] of keys, then of values
   DeviceBuffer counters_;  // by layer
+  PinnedBuffer seen_;      // the same, of the host
 };
 
 }  // namespace vernier

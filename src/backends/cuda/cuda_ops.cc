@@ -4,17 +4,28 @@
 #include <utility>
 
 #include "backends/cuda/cuda_matrix.h"
+#include "backends/cuda/kernel_choice.h"
 #include "ops/ngram_spec.h"
 
 namespace vernier {
+namespace {
+
+/// Whether a row's token is its largest logit, and nobody asks for more.
+bool takes_largest(const SampleSpec& spec) {
+  constexpr float kGreedyBelow = 1e-5f;  // as the definition has it
+  return spec.temperature < kGreedyBelow && spec.forced < 0 && spec.top_logprobs < 0 && spec.edits.empty() &&
+         spec.mask.empty() && spec.allowed.empty();
+}
+
+}  // namespace
 
 CudaOps::CudaOps(CudaDevice& device, CudaKvStore& kv, int64_t max_rows)
     : device_(device),
       kv_(kv),
       max_rows_(max_rows),
-      step_(device, log_),
-      attention_(device, log_, step_),
-      experts_(device, log_) {}
+      step_(device, queue_),
+      attention_(device, queue_, step_),
+      experts_(device, queue_) {}
 
 // ---- activations ----
 
@@ -30,7 +41,7 @@ void CudaOps::release(int32_t id) {
   drop(id);
 }
 
-/// One use less; the last of a pending product is one less of its source.
+/// One use less; the last of a pending one is one less of its source.
 void CudaOps::drop(Id id) {
   if (--node(id).uses == 0 && node(id).source != kNone) drop(std::exchange(node(id).source, kNone));
 }
@@ -54,16 +65,18 @@ CudaOps::Id CudaOps::make(int64_t rows, int64_t cols) {
   made.rows = rows;
   made.cols = cols;
   if (made.buffer.bytes() < bytes) {
+    queue_.send();  // what waits may name the memory that is given back
     made.buffer = {};
     Result<DeviceBuffer> buffer = device_.take(bytes, "an activation");
     if (buffer.ok()) {
       made.buffer = std::move(buffer).value();
     } else {
-      log_.fail(std::move(buffer).error());
+      queue_.fail(std::move(buffer).error());
     }
   }
 #ifndef NDEBUG
-  if (!log_.failed()) log_.note(device_.fill(made.buffer.data(), 0xFF, bytes));  // NaN: reading what no op wrote shows
+  // NaN: reading what no op wrote shows
+  if (!queue_.failed()) queue_.launch("poison", cuda::fill_memory, made.buffer.data(), 0xFF, bytes);
 #endif
   return best;
 }
@@ -71,8 +84,9 @@ CudaOps::Id CudaOps::make(int64_t rows, int64_t cols) {
 void CudaOps::begin(const StepView& step) {
   CHECK(live_ == 0, "{} activations of an earlier step still live", live_);
   CHECK(step.rows() <= max_rows_, "a step of {} rows, at most {} were asked for", step.rows(), max_rows_);
-  log_.clear();
-  log_.note(device_.use());
+  queue_.send();
+  queue_.begin(kind_of(step));
+  queue_.note(device_.use());
   step_.begin(step);
   attention_.begin();
 }
@@ -94,7 +108,7 @@ Value CudaOps::table_rows(const Weight<Split::kNone>& table, std::span<const int
     call.rows = node(id).rows;
     call.factor = factor;
     call.out = rows_of(id);
-    log_.launch("rows of a table", [&] { return cuda::gather(call, device_.stream()); });
+    queue_.launch("rows of a table", cuda::gather, call);
   }
   return handle<ActivationKind::kWhole>(id);
 }
@@ -115,13 +129,20 @@ Value CudaOps::embed_ngrams(const Weight<Split::kNone>& table, const NgramSpec& 
   return table_rows(table, ngram_rows_, step_.upload(ngram_rows_), scale);
 }
 
+/// Of as many rows; pending on `source`, whose own numbers are made when they are needed.
+CudaOps::Id CudaOps::make_pending(Id source, int64_t cols) {
+  const Id id = make(node(source).rows, cols);
+  node(id).source = source;
+  node(id).matrix = nullptr;
+  ++node(source).uses;
+  return id;
+}
+
 Value CudaOps::rms_norm(const Value& x, const Norm& norm) {
   const float* weight = CudaVector::numbers(norm.weight.get(), x.cols());
-  const cuda::Rows from = rows_of(x);
-  const Id id = make(x.rows(), x.cols());
-  log_.launch("norm", [&] {
-    return cuda::rms_norm(from, weight, norm.eps, x.rows(), x.cols(), rows_of(id), device_.stream());
-  });
+  const Id id = make_pending(ready(x.id(*this)), x.cols());
+  node(id).norm = weight;
+  node(id).norm_eps = norm.eps;
   return handle<ActivationKind::kWhole>(id);
 }
 
@@ -130,19 +151,16 @@ Value CudaOps::layer_norm(const Value& x, const LayerNorm& norm) {
   const float* bias = CudaVector::numbers(norm.bias.get(), x.cols());
   const cuda::Rows from = rows_of(x);
   const Id id = make(x.rows(), x.cols());
-  log_.launch("layer norm", [&] {
-    return cuda::layer_norm(from, weight, bias, norm.eps, x.rows(), x.cols(), rows_of(id), device_.stream());
-  });
+  queue_.launch("layer norm", cuda::layer_norm, from, weight, bias, norm.eps, x.rows(), x.cols(), rows_of(id));
   return handle<ActivationKind::kWhole>(id);
 }
 
 CudaOps::Id CudaOps::product_of(Id x, const PackedMatrix& matrix, const PackedVector* bias) {
   CHECK(node(x).cols == matrix.cols(), "{} columns into a matrix of {}", node(x).cols, matrix.cols());
   const float* numbers = CudaVector::numbers(bias, matrix.rows());
-  const int64_t rows = node(x).rows;
-  const cuda::Rows from = rows_of(x);
-  const Id id = make(rows, matrix.rows());
-  multiply_parts(device_, log_, matrix, numbers, from, rows, rows_of(id));
+  const Id id = make_pending(x, matrix.rows());
+  node(id).matrix = &matrix;
+  node(id).bias = numbers;
   return id;
 }
 
@@ -154,29 +172,36 @@ Shard CudaOps::linear(const Value& x, const Weight<Split::kColumns>& weight) {
   return handle<ActivationKind::kShard>(product_of(x.id(*this), *weight.matrix, weight.bias.get()));
 }
 
-/// Pending: a reduction says what it is added to.
 Partial CudaOps::linear(const Shard& x, const Weight<Split::kRows>& weight) {
-  const Id source = x.id(*this);
-  CHECK(x.cols() == weight.inputs(), "{} columns into a matrix of {}", x.cols(), weight.inputs());
-  const Id id = make(x.rows(), weight.outputs());
-  Node& product = node(id);
-  product.source = source;
-  product.matrix = weight.matrix.get();
-  product.bias = CudaVector::numbers(weight.bias.get(), weight.outputs());
-  ++node(source).uses;
-  return handle<ActivationKind::kPartial>(id);
+  return handle<ActivationKind::kPartial>(product_of(x.id(*this), *weight.matrix, weight.bias.get()));
 }
 
-/// Runs a pending product, into rows of its own or added to others.
-void CudaOps::finish_product(Id id, cuda::Rows out, bool add) {
-  const Node& product = node(id);
-  multiply_parts(device_, log_, *product.matrix, product.bias, rows_of(product.source), product.rows, out, add);
+/// Runs a pending product, into rows of its own, added to others, or gated.
+void CudaOps::finish_product(Id id, cuda::Rows out, bool add, std::optional<cuda::GateRule> gate) {
+  ProductNeighbours with;
+  with.gate = gate;
+  Id source = node(id).source;
+  const Node& normed = node(source);
+  if (normed.source != kNone && normed.matrix == nullptr &&
+      judge_fused_norm(normed.rows, normed.cols).code == ReasonCode::kChosen) {
+    with.norm = normed.norm;
+    with.norm_eps = normed.norm_eps;
+    source = normed.source;
+  }
+  const cuda::Rows from = rows_of(ready(source));
+  multiply_parts(queue_, *node(id).matrix, node(id).bias, from, node(id).rows, out, add, with);
 }
 
 /// A node's numbers, made now if they are pending.
 CudaOps::Id CudaOps::ready(Id id) {
   if (node(id).source == kNone) return id;
-  finish_product(id, rows_of(id), false);
+  if (node(id).matrix != nullptr) {
+    finish_product(id, rows_of(id), false);
+  } else {
+    const cuda::Rows from = rows_of(ready(node(id).source));
+    const Node& normed = node(id);
+    queue_.launch("norm", cuda::rms_norm, from, normed.norm, normed.norm_eps, normed.rows, normed.cols, rows_of(id));
+  }
   drop(std::exchange(node(id).source, kNone));
   return id;
 }
@@ -204,21 +229,25 @@ Shard CudaOps::attend_latent(const Shard& q, const Value& compressed, const Late
 
 Shard CudaOps::gate(const Shard& gate_up, const GateSpec& spec) {
   CHECK(gate_up.cols() % 2 == 0, "gate and up side by side in {} columns", gate_up.cols());
+  const Id both = gate_up.id(*this);
+  const int64_t rows = gate_up.rows(), cols = gate_up.cols() / 2;
+  const Node& product = node(both);
+  if (product.source != kNone && product.matrix != nullptr && rows <= cuda::kMostFusedRows &&
+      in_one_launch(*product.matrix)) {
+    const Id id = make(rows, cols);
+    finish_product(both, rows_of(id), false, gate_rule(spec));
+    return handle<ActivationKind::kShard>(id);
+  }
   const cuda::Rows from = rows_of(gate_up);
-  const Id id = make(gate_up.rows(), gate_up.cols() / 2);
-  log_.launch("gate", [&] {
-    return cuda::gate(from, gate_rule(spec), gate_up.rows(), gate_up.cols() / 2, nullptr, rows_of(id),
-                      device_.stream());
-  });
+  const Id id = make(rows, cols);
+  queue_.launch("gate", cuda::gate, from, gate_rule(spec), rows, cols, nullptr, rows_of(id));
   return handle<ActivationKind::kShard>(id);
 }
 
 Shard CudaOps::activate(const Shard& x, Act act) {
   const cuda::Rows from = rows_of(x);
   const Id id = make(x.rows(), x.cols());
-  log_.launch("activation", [&] {
-    return cuda::activate(from, gate_rule(GateSpec{act}).act, x.rows(), x.cols(), rows_of(id), device_.stream());
-  });
+  queue_.launch("activation", cuda::activate, from, gate_rule(GateSpec{act}).act, x.rows(), x.cols(), rows_of(id));
   return handle<ActivationKind::kShard>(id);
 }
 
@@ -240,20 +269,20 @@ CudaOps::Id CudaOps::own_or_copy(Id id) {
   const cuda::Rows from = rows_of(id);
   const int64_t rows = node(id).rows, cols = node(id).cols;
   const Id copy = make(rows, cols);
-  log_.launch("copy", [&] { return cuda::copy_rows(from, nullptr, rows, cols, rows_of(copy), device_.stream()); });
+  queue_.launch("copy", cuda::copy_rows, from, nullptr, rows, cols, rows_of(copy));
   return copy;
 }
 
 CudaOps::Id CudaOps::sum_of(Id x, Id residual) {
   CHECK(node(x).rows == node(residual).rows && node(x).cols == node(residual).cols, "[{}, {}] plus [{}, {}]",
         node(x).rows, node(x).cols, node(residual).rows, node(residual).cols);
-  const Id sum = own_or_copy(residual);
-  if (node(x).source != kNone) {
+  const Id sum = own_or_copy(ready(residual));
+  if (node(x).source != kNone && node(x).matrix != nullptr) {
     finish_product(x, rows_of(sum), true);
     return sum;
   }
-  const int64_t count = node(sum).rows * node(sum).cols;
-  log_.launch("sum", [&] { return cuda::add(rows_of(x).data, count, rows_of(sum).data, device_.stream()); });
+  const float* term = rows_of(ready(x)).data;
+  queue_.launch("sum", cuda::add, term, node(sum).rows * node(sum).cols, rows_of(sum).data);
   return sum;
 }
 
@@ -266,39 +295,91 @@ Value CudaOps::add(Value x, Value residual) {
 }
 
 Value CudaOps::select_rows(const Value& x) {
+  if (step_.samples_all()) return handle<ActivationKind::kWhole>(ready(x.id(*this)));
   const cuda::Rows from = rows_of(x);
   const auto rows = static_cast<int64_t>(step_.view().sampled_rows.size());
   const Id id = make(rows, x.cols());
-  log_.launch("chosen rows", [&] {
-    return cuda::copy_rows(from, step_.sampled_rows(), rows, x.cols(), rows_of(id), device_.stream());
-  });
+  queue_.launch("chosen rows", cuda::copy_rows, from, step_.sampled_rows(), rows, x.cols(), rows_of(id));
   return handle<ActivationKind::kWhole>(id);
 }
 
 Value CudaOps::soft_cap(Value logits, float cap) {
   CHECK(cap > 0, "a soft cap of {}", cap);
-  const Id id = own_or_copy(logits.id(*this));
-  const int64_t count = logits.rows() * logits.cols();
-  log_.launch("soft cap", [&] { return cuda::soft_cap(rows_of(id).data, count, cap, device_.stream()); });
+  const Id id = own_or_copy(ready(logits.id(*this)));
+  queue_.launch("soft cap", cuda::soft_cap, rows_of(id).data, logits.rows() * logits.cols(), cap);
   return handle<ActivationKind::kWhole>(id);
 }
 
+// ---- results ----
+
+/// All that was launched has run, or the error says what failed.
+Status CudaOps::end_step() {
+  queue_.send();
+  TRY_STATUS(queue_.status());
+  if (const cuda::LaunchCode code = cuda::wait(device_.stream()); code != cuda::kLaunched) {
+    return device_error("a step", code);
+  }
+  return {};
+}
+
 Result<std::vector<float>> CudaOps::read(const Value& x) {
-  TRY_STATUS(log_.status());
+  const Id id = ready(x.id(*this));
+  queue_.launch("saturation", cuda::tell_saturation, kv_.saturation());
+  TRY_STATUS(end_step());
   std::vector<float> numbers(static_cast<size_t>(x.rows() * x.cols()));
   if (numbers.empty()) return numbers;
-  TRY_STATUS(device_.copy_out(std::as_writable_bytes(std::span(numbers)), node(x.id(*this)).buffer.data()));
+  TRY_STATUS(device_.copy_out(std::as_writable_bytes(std::span(numbers)), node(id).buffer.data()));
   return numbers;
+}
+
+/// The tokens of rows that ask for their largest logit and nothing else. None where a row asks for more, or has no such
+/// logit: the definition then tells why.
+Result<std::optional<SampledRows>> CudaOps::sample_largest(Id logits, std::span<const SampleSpec> specs) {
+  if (!std::ranges::all_of(specs, takes_largest)) return std::optional<SampledRows>();
+  const auto rows = static_cast<int64_t>(specs.size());
+  cuda::LargestCall call;
+  call.logits = rows_of(logits);
+  call.rows = rows;
+  call.cols = node(logits).cols;
+  call.best = best_.reserve_zeros<unsigned long long>(device_, queue_, rows, "the largest logits");
+  call.arrived = arrived_.reserve_zeros<uint32_t>(device_, queue_, rows, "the largest logits");
+  if (tokens_.bytes() < rows * static_cast<int64_t>(sizeof(int32_t))) {
+    queue_.send();
+    TRY_BIND(tokens_, device_.take_pinned(rows * static_cast<int64_t>(sizeof(int32_t))));
+  }
+  call.tokens = tokens_.on_device<int32_t>();
+  call.saturation = kv_.saturation();
+  queue_.launch("largest logits", cuda::largest, call);
+  TRY_STATUS(end_step());
+  SampledRows sampled;
+  for (int64_t row = 0; row < rows; ++row) {
+    SampledToken token;
+    token.token = tokens_.as<const int32_t>()[row];
+    if (token.token == cuda::kNoToken) return std::optional<SampledRows>();
+    sampled.push_back(std::move(token));
+  }
+  return std::optional(std::move(sampled));
 }
 
 Result<SampledRows> CudaOps::sample(const Value& logits, std::span<const SampleSpec> specs) {
   CHECK(static_cast<int64_t>(specs.size()) == logits.rows(), "{} specs for {} rows", specs.size(), logits.rows());
-  TRY_BIND(std::vector<float> numbers, read(logits));
+  const Id id = ready(logits.id(*this));
+  TRY_BIND(std::optional<SampledRows> largest, sample_largest(id, specs));
+  if (largest) return *std::move(largest);
+  const int64_t count = logits.rows() * logits.cols(), bytes = count * static_cast<int64_t>(sizeof(float));
+  queue_.launch("saturation", cuda::tell_saturation, kv_.saturation());
+  queue_.send();
+  TRY_STATUS(queue_.status());
+  if (logits_.bytes() < bytes) {
+    TRY_BIND(logits_, device_.take_pinned(bytes));
+  }
+  TRY_STATUS(device_.copy_out({logits_.data(), static_cast<size_t>(bytes)}, node(id).buffer.data()));
   SampledRows tokens;
   tokens.reserve(specs.size());
   const auto vocab = static_cast<size_t>(logits.cols());
+  const std::span<float> numbers(logits_.as<float>(), static_cast<size_t>(count));
   for (size_t row = 0; row < specs.size(); ++row) {
-    tokens.push_back(sample_row(std::span(numbers).subspan(row * vocab, vocab), specs[row]));
+    tokens.push_back(sample_row(numbers.subspan(row * vocab, vocab), specs[row]));
   }
   return tokens;
 }

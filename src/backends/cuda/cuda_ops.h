@@ -10,13 +10,15 @@
 
 namespace vernier {
 
-/// Ops on a GPU. Activations are float32 rows in device buffers that later steps use again; each op launches at once
-/// and nothing waits but `sample` and `read`, which tell a step's first failure. Tokens are drawn on the host by the
-/// definition itself, and an n-gram's row is hashed there; all else runs on the device. One thread; the device, the
-/// store and the weights outlive it.
+/// Ops on a GPU. Activations are float32 rows in device buffers that later steps use again; nothing waits but `sample`
+/// and `read`, which tell a step's first failure. A norm and a product are pending until an op takes them in: few rows
+/// are normed and gated inside a product. The largest logit is found on the device; other tokens are drawn on the host
+/// by the definition itself, and an n-gram's row is hashed there. One thread; the device, the store and the weights
+/// outlive it.
 class CudaOps final : public Ops, private ActivationOwner {
  public:
   CudaOps(CudaDevice& device, CudaKvStore& kv, int64_t max_rows);
+  ~CudaOps() override { queue_.send(); }
 
   void begin(const StepView& step) override;
   Value embed(const Weight<Split::kNone>& table, float scale) override;
@@ -44,8 +46,8 @@ class CudaOps final : public Ops, private ActivationOwner {
   using Id = int32_t;
   static constexpr Id kNone = -1;
 
-  /// An activation's memory; free where it has no use. A row-cut product is pending until its reduction names what it
-  /// is added to: `source` times `matrix`.
+  /// An activation's memory; free where it has no use. Pending where it has a source: that times `matrix`, or that
+  /// normed where there is none.
   struct Node {
     int uses = 0;
     int64_t rows = 0;
@@ -54,6 +56,8 @@ class CudaOps final : public Ops, private ActivationOwner {
     Id source = kNone;
     const PackedMatrix* matrix = nullptr;
     const float* bias = nullptr;
+    const float* norm = nullptr;
+    float norm_eps = 0;
   };
 
   void release(int32_t id) override;
@@ -62,29 +66,35 @@ class CudaOps final : public Ops, private ActivationOwner {
   Activation<K> handle(Id id);
   Node& node(Id id) { return nodes_[static_cast<size_t>(id)]; }
   cuda::Rows rows_of(Id id) { return {node(id).buffer.as<float>(), node(id).cols}; }
+  /// Numbers that an op reads, made now if they are pending.
   template <ActivationKind K>
   cuda::Rows rows_of(const Activation<K>& x) {
-    return rows_of(x.id(*this));
+    return rows_of(ready(x.id(*this)));
   }
   void drop(Id id);
-  void finish_product(Id id, cuda::Rows out, bool add);
+  Id make_pending(Id source, int64_t cols);
+  void finish_product(Id id, cuda::Rows out, bool add, std::optional<cuda::GateRule> gate = {});
   Id ready(Id id);
   Id own_or_copy(Id id);
   Id sum_of(Id x, Id residual);
   Id product_of(Id x, const PackedMatrix& matrix, const PackedVector* bias);
+  Result<std::optional<SampledRows>> sample_largest(Id logits, std::span<const SampleSpec> specs);
+  Status end_step();
   Value table_rows(const Weight<Split::kNone>& table, std::span<const int32_t> on_host, const int32_t* rows,
                    float factor);
 
   CudaDevice& device_;
   CudaKvStore& kv_;
   int64_t max_rows_;
-  LaunchLog log_;
+  LaunchQueue queue_{device_};
   CudaStep step_;
   CudaAttention attention_;
   CudaExperts experts_;
   int64_t live_ = 0;
   std::vector<Node> nodes_;
   std::vector<int32_t> ngram_rows_;
+  DeviceScratch best_, arrived_;
+  PinnedBuffer tokens_, logits_;
 };
 
 }  // namespace vernier

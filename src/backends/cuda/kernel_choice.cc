@@ -1,7 +1,9 @@
 #include "backends/cuda/kernel_choice.h"
 
 #include <algorithm>
+#include <bit>
 
+#include "backends/cuda/cuda_views.h"
 #include "backends/cuda/kernels/launch.h"
 #include "ops/pack_info.h"
 
@@ -13,6 +15,7 @@ constexpr int64_t kMostRouteBytes = 40 * 1024;  // of the 48 KB that every chip 
 constexpr int64_t kFewRowHeads = 1024;          // below, blocks that walk would leave processors idle
 constexpr int64_t kMostPartNumbers = 16 << 20;  // 64 MB
 constexpr int64_t kMostGridRows = 65535;
+constexpr int64_t kEnoughBlocks = 396;  // three for each processor of an H200: more ranges side by side gain nothing
 
 Reason can() {
   return {ReasonCode::kChosen, "takes every problem of this kind"};
@@ -31,6 +34,32 @@ Reason judge_product_rows(int64_t outputs, int64_t batch_rows) {
 Reason judge_attend(int head_dim) {
   if (head_dim > kMostHeadDim) {
     return {ReasonCode::kShape, fmt::format("heads of {} numbers; at most {}", head_dim, kMostHeadDim)};
+  }
+  return can();
+}
+
+Reason judge_attend_tiles(const AttnSpec& spec, const CacheSpec& cache) {
+  if (!cuda::tiles_take(spec.head_dim, kv_numbers(cache.stored))) {
+    return {ReasonCode::kShape,
+            fmt::format("heads of {} numbers stored as {}; tiles take 32, 64, 96, 128, 192 or 256 of 16 "
+                        "bits or fewer",
+                        spec.head_dim, cache_type_name(cache.stored))};
+  }
+  if (!spec.causal || cache.fresh == FreshRows::kComputed) {
+    return {ReasonCode::kShape, "a step's own keys are read as they were computed; tiles read the cache"};
+  }
+  if (int64_t{spec.heads} > kMostGridRows) {
+    return {ReasonCode::kShape, fmt::format("{} heads; at most {}", spec.heads, kMostGridRows)};
+  }
+  return can();
+}
+
+Reason judge_fused_norm(int64_t rows, int64_t cols) {
+  const int64_t bytes = cuda::fused_product_bytes(rows, cols, true);
+  if (rows > cuda::kMostFusedRows || bytes > cuda::kMostFusedBytes) {
+    return {ReasonCode::kShape,
+            fmt::format("{} rows of {} take {} bytes beside a product; at most {} rows and {} bytes", rows, cols, bytes,
+                        cuda::kMostFusedRows, cuda::kMostFusedBytes)};
   }
   return can();
 }
@@ -61,6 +90,18 @@ AttendPlan plan_attend(int32_t rows, int32_t heads, int32_t head_dim, int32_t ra
   return {static_cast<int32_t>(at_once), at_once * each};
 }
 
+int32_t shared_ranges(int32_t ranges) {
+  const auto below = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(ranges)));
+  return ranges == below ? below : ranges <= below + below / 2 ? below + below / 2 : 2 * below;
+}
+
+AttendPlan plan_attend_tiles(int32_t rows, const AttnSpec& spec, int32_t ranges) {
+  if (ranges == 1 || int64_t{rows} * cuda::tile_groups(spec.heads, spec.kv_heads) >= kEnoughBlocks) return {};
+  const int64_t each = cuda::tile_part_numbers(spec.heads, spec.head_dim, ranges);
+  const int64_t at_once = std::clamp<int64_t>(kMostPartNumbers / each, 1, rows);
+  return {static_cast<int32_t>(at_once), at_once * each};
+}
+
 // What a kernel cannot do at all was refused before anybody asks why it was chosen: by make_ops and make_kv.
 
 std::vector<Choice> explain_cuda_linear(const PackedMatrix& matrix, int64_t batch_rows) {
@@ -71,10 +112,18 @@ Choice explain_cuda_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t
   const bool side_by_side = int64_t{spec.heads} * batch_rows < kFewRowHeads;
   const Reason other{ReasonCode::kSlower,
                      fmt::format("{} rows x {} heads; side by side below {}", batch_rows, spec.heads, kFewRowHeads)};
-  return Choice{
-      attend_problem(spec, cache, batch_rows),
-      {{"attend_ranges_f32", side_by_side ? can() : other}, {"attend_rows_f32", side_by_side ? other : can()}},
-      "[block, head, token, dim]"};
+  const Reason tiles = judge_attend_tiles(spec, cache);
+  const bool by_tiles = tiles.code == ReasonCode::kChosen;
+  const Reason one_at_a_time{ReasonCode::kSlower, "each query head reads its keys alone"};
+  return Choice{attend_problem(spec, cache, batch_rows),
+                {{"attend_tiles", tiles},
+                 {"attend_ranges_f32", by_tiles       ? one_at_a_time
+                                       : side_by_side ? can()
+                                                      : other},
+                 {"attend_rows_f32", by_tiles       ? one_at_a_time
+                                     : side_by_side ? other
+                                                    : can()}},
+                "[block, head, token, dim]"};
 }
 
 }  // namespace vernier

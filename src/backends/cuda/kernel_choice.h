@@ -13,8 +13,16 @@ Reason judge_product_rows(int64_t outputs, int64_t batch_rows);
 Reason judge_attend(int head_dim);
 Reason judge_route(const ExpertsSpec& spec);
 
+/// Whether attention by tiles can serve a layer.
+Reason judge_attend_tiles(const AttnSpec& spec, const CacheSpec& cache);
+/// Whether a product of these rows may norm them first.
+Reason judge_fused_norm(int64_t rows, int64_t cols);
+
 /// The most ranges of keys that a row of a sequence of `end` positions meets.
 int32_t most_ranges(int32_t end, std::optional<int> window);
+
+/// A number of ranges that neighbouring steps share: at most half as many again.
+int32_t shared_ranges(int32_t ranges);
 
 /// How a step's rows meet their ranges.
 struct AttendPlan {
@@ -22,6 +30,8 @@ struct AttendPlan {
   int64_t part_numbers = 0;  ///< of scratch
 };
 AttendPlan plan_attend(int32_t rows, int32_t heads, int32_t head_dim, int32_t ranges);
+/// The same where query heads of a KV head share a block.
+AttendPlan plan_attend_tiles(int32_t rows, const AttnSpec& spec, int32_t ranges);
 
 std::vector<Choice> explain_cuda_linear(const PackedMatrix& matrix, int64_t batch_rows);
 Choice explain_cuda_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows);

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "ops/tolerance.h"
 #include "testing/backends.h"
 #include "testing/op_bench.h"
@@ -75,6 +77,7 @@ struct LongCase {
   std::optional<int> window;
   CodecId stored;
   FreshRows fresh = FreshRows::kStored;
+  std::vector<int32_t> steps = {700, 1, 1, 90, 3, 105};
 };
 
 /// A prompt of many ranges of keys, then single rows: the two ways of the kernel, past every window.
@@ -95,20 +98,20 @@ std::vector<float> long_attention(Backend& backend, const LongCase& of) {
   cache.stored = of.stored;
   cache.fresh = of.fresh;
   if (has_cache_scale(of.stored)) cache.k_scale = 0.03f, cache.v_scale = 0.07f;
-  constexpr int32_t kTokens = 900;
-  OpBench bench(backend, cache, {.block_tokens = 16, .context_tokens = kTokens, .max_rows = kTokens});
+  const int32_t tokens = std::reduce(of.steps.begin(), of.steps.end());
+  OpBench bench(backend, cache, {.block_tokens = 16, .context_tokens = tokens, .max_rows = tokens});
   std::mt19937 random(5);
   layer.sinks = bench.vector(random_numbers(random, of.heads, 1.5f, 1));
   const int64_t cols = spec.q_cols() + 2 * spec.kv_cols();
-  bench.set_inputs(kTokens, cols, random_numbers(random, kTokens * cols, 1.2f, 0.1f));
+  bench.set_inputs(tokens, cols, random_numbers(random, tokens * cols, 1.2f, 0.1f));
   std::vector<float> out;
   int32_t first = 0;
-  for (int32_t rows : {700, 1, 1, 90, 3, 105}) {
+  for (int32_t rows : of.steps) {
     const auto step = rows_from(first, rows);
     bench.driver().begin(step);
     const std::vector<float> found = bench.read(bench.ops().attend(bench.input_shard(), layer));
-    // The judge is slow; a row in ten, and all of a short step, tell as much.
-    for (int32_t row = 0; row<rows; row += rows> 10 ? 10 : 1) {
+    // The judge is slow; a row in forty, and all of a short step, tell as much.
+    for (int32_t row = 0; row<rows; row += rows> 10 ? 40 : 1) {
       const auto at = found.begin() + row * spec.q_cols();
       out.insert(out.end(), at, at + spec.q_cols());
     }
@@ -118,12 +121,17 @@ std::vector<float> long_attention(Backend& backend, const LongCase& of) {
   return out;
 }
 
-// OPS-4, OPS-7 over several ranges of keys.
+// OPS-4, OPS-7 over several ranges of keys; the last two over several spans of them, side by side and walked.
 TEST_F(CudaDiff, AttentionOverManyRanges) {
-  for (const LongCase& of : {LongCase{3, 1, 64, {}, CodecId::kF32}, LongCase{4, 2, 24, 300, CodecId::kE4M3Tensor},
-                             LongCase{2, 2, 32, 257, CodecId::kF16}, LongCase{5, 1, 40, {}, CodecId::kE5M2Tensor},
-                             LongCase{4, 1, 32, {}, CodecId::kE4M3Tensor, FreshRows::kComputed},
-                             LongCase{4, 1, 32, 256, CodecId::kBF16, FreshRows::kRoundTrip}}) {
+  for (const LongCase& of :
+       {LongCase{3, 1, 64, {}, CodecId::kF32}, LongCase{4, 2, 24, 300, CodecId::kE4M3Tensor},
+        LongCase{2, 2, 32, 257, CodecId::kF16}, LongCase{5, 1, 40, {}, CodecId::kE5M2Tensor},
+        LongCase{4, 1, 32, {}, CodecId::kE4M3Tensor, FreshRows::kComputed},
+        LongCase{4, 1, 32, 256, CodecId::kBF16, FreshRows::kRoundTrip}, LongCase{5, 1, 128, {}, CodecId::kBF16},
+        LongCase{4, 2, 96, 300, CodecId::kE4M3Tensor}, LongCase{2, 1, 192, {}, CodecId::kF16},
+        LongCase{2, 1, 256, {}, CodecId::kE5M2Tensor}, LongCase{11, 1, 32, 100, CodecId::kE4M3Tensor},
+        LongCase{2, 1, 32, {}, CodecId::kF16, FreshRows::kStored, {2040, 1, 1, 30, 1, 400, 2}},
+        LongCase{1, 1, 64, 2200, CodecId::kBF16, FreshRows::kStored, {2200, 1, 3, 1}}}) {
     EXPECT_LE(relative_error(long_attention(backend(), of), long_attention(reference(), of)),
               attend_tolerance(of.stored, Numerics::kExact))
         << of.heads << " heads of " << of.head_dim << ", window " << of.window.value_or(0) << ", "

@@ -48,6 +48,66 @@ TEST(CudaPlan, PartsStayWithinTheirBound) {
   EXPECT_EQ(plan_attend(512, 9, 64, 8).rows_at_once, 0) << "many rows keep every processor busy";
 }
 
+// A row whose ranges touch more spans than there are places for would write behind its parts.
+TEST(CudaPlan, TilesHaveRoomForEverySpan) {
+  for (int32_t ranges : {1, 2, 7, 8, 9, 10, 16, 17, 100, 511}) {
+    int32_t most = 0;
+    for (int32_t first = 0; first < cuda::kSpanRanges; ++first) {
+      most = std::max(most, (first + ranges - 1) / cuda::kSpanRanges + 1);
+    }
+    EXPECT_EQ(cuda::tile_spans(ranges), most) << ranges;
+  }
+  AttnSpec spec;
+  spec.heads = 40;
+  spec.kv_heads = 4;
+  spec.head_dim = 128;
+  EXPECT_EQ(cuda::tile_groups(40, 4), 8) << "ten query heads of a KV head are two groups";
+  EXPECT_EQ(plan_attend_tiles(1, spec, 1).rows_at_once, 0);
+  EXPECT_EQ(plan_attend_tiles(60, spec, 500).rows_at_once, 0) << "480 blocks keep every processor busy";
+  for (int32_t ranges : {2, 64, 6000}) {
+    const AttendPlan plan = plan_attend_tiles(40, spec, ranges);
+    ASSERT_GE(plan.rows_at_once, 1);
+    EXPECT_EQ(plan.part_numbers, plan.rows_at_once * cuda::tile_part_numbers(40, 128, ranges));
+    EXPECT_TRUE(plan.rows_at_once == 1 || plan.part_numbers <= 16 << 20) << plan.part_numbers;
+  }
+}
+
+TEST(CudaPlan, SharedRangesAreEnoughAndFew) {
+  int32_t last = 0, kinds = 0;
+  for (int32_t ranges = 1; ranges <= 5000; ++ranges) {
+    const int32_t shared = shared_ranges(ranges);
+    EXPECT_GE(shared, ranges);
+    EXPECT_LE(shared, ranges + ranges / 2);
+    EXPECT_GE(shared, last);
+    kinds += shared != last;
+    last = shared;
+  }
+  EXPECT_LE(kinds, 26);
+}
+
+TEST(CudaChoice, TilesTakeWhatTheyCanRead) {
+  AttnSpec spec;
+  spec.heads = 9;
+  spec.kv_heads = 3;
+  spec.head_dim = 64;
+  CacheSpec cache;
+  EXPECT_EQ(judge_attend_tiles(spec, cache).code, ReasonCode::kChosen);
+  cache.fresh = FreshRows::kRoundTrip;
+  EXPECT_EQ(judge_attend_tiles(spec, cache).code, ReasonCode::kChosen) << "what went through the cache is read there";
+  cache.fresh = FreshRows::kComputed;
+  EXPECT_EQ(judge_attend_tiles(spec, cache).code, ReasonCode::kShape);
+  cache.fresh = FreshRows::kStored;
+  cache.stored = CodecId::kF32;
+  EXPECT_THAT(judge_attend_tiles(spec, cache).detail, HasSubstr("f32"));
+  cache.stored = CodecId::kF16;
+  spec.head_dim = 80;
+  EXPECT_THAT(judge_attend_tiles(spec, cache).detail, HasSubstr("80"));
+  EXPECT_EQ(judge_fused_norm(1, 8192).code, ReasonCode::kChosen);
+  EXPECT_EQ(judge_fused_norm(1, 13024).code, ReasonCode::kShape);
+  EXPECT_EQ(judge_fused_norm(8, 2048).code, ReasonCode::kShape);
+  EXPECT_EQ(judge_fused_norm(9, 64).code, ReasonCode::kShape);
+}
+
 TEST(CudaChoice, RefusalsNameTheNumberThatDecided) {
   EXPECT_EQ(judge_attend(5000).code, ReasonCode::kShape);
   EXPECT_THAT(judge_attend(5000).detail, HasSubstr("5000"));
@@ -66,10 +126,11 @@ TEST(CudaChoice, OneAttentionKernelIsChosenWithTheOthersReason) {
   AttnSpec spec;
   spec.heads = 9;
   spec.kv_heads = 3;
-  spec.head_dim = 64;
   CacheSpec cache;
+  spec.head_dim = 64;
+  EXPECT_EQ(explain_cuda_attend(spec, cache, 1).chosen().kernel, "attend_tiles");
   // A head that is refused when its cache is made has a choice all the same: no file may end the program.
-  for (int head_dim : {64, 5000}) {
+  for (int head_dim : {80, 5000}) {
     spec.head_dim = head_dim;
     EXPECT_EQ(explain_cuda_attend(spec, cache, 1).chosen().kernel, "attend_ranges_f32");
   }

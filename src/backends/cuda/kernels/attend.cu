@@ -5,6 +5,7 @@
 #include "backends/cuda/kernels/block.cuh"
 #include "backends/cuda/kernels/kv_numbers.cuh"
 #include "backends/cuda/kernels/launch.h"
+#include "backends/cuda/kernels/visible.cuh"
 
 namespace vernier::cuda {
 namespace {
@@ -24,20 +25,6 @@ struct Denominator {
     sum = sum * mine + other_sum * other;
     most = all;
   }
-};
-
-/// Which keys a row sees.
-struct Visible {
-  int32_t sequence, begin, end;
-
-  __device__ Visible(const AttendCall& call, int64_t row) {
-    const int32_t position = call.rows.positions[row];
-    sequence = call.rows.sequence[row];
-    begin = call.causal && call.window > 0 && position >= call.window ? position - call.window + 1 : 0;
-    end = call.causal ? position + 1 : call.rows.first_position[sequence] + call.rows.row_count[sequence];
-  }
-  __device__ int32_t first_range() const { return begin / kRangeKeys; }
-  __device__ int32_t end_range() const { return (end - 1) / kRangeKeys + 1; }
 };
 
 /// The block's shared memory: of dim, dim and twice kRangeKeys places.

@@ -48,6 +48,8 @@ __device__ void keep(const AttendPrepareCall& call, const KvView<P>& view, Rows 
 __global__ void attend_prepare_kernel(const __grid_constant__ AttendPrepareCall call) {
   extern __shared__ float numbers[];  // [head_dim]
   __shared__ float scratch[kLanes];
+  start_next();
+  await_previous();
   const int64_t row = blockIdx.x;
   const int32_t head = static_cast<int32_t>(blockIdx.y), dim = call.head_dim;
   const bool query = head < call.heads, value = head >= call.heads + call.kv_heads;
@@ -134,8 +136,7 @@ LaunchCode attend_prepare(const AttendPrepareCall& call, Stream stream) {
   if (call.rows.rows == 0) return kLaunched;
   const dim3 grid(row_blocks(call.rows.rows), static_cast<unsigned>(call.heads + 2 * call.kv_heads));
   const auto shared = static_cast<size_t>(call.head_dim) * sizeof(float);
-  attend_prepare_kernel<<<grid, kRowThreads, shared, stream_of(stream)>>>(call);
-  return after_launch();
+  return launch_early(attend_prepare_kernel, grid, kRowThreads, shared, stream, call);
 }
 
 LaunchCode latent_prepare(const LatentPrepareCall& call, Stream stream) {

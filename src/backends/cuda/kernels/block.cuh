@@ -19,6 +19,42 @@ inline unsigned row_blocks(int64_t rows) {
   return static_cast<unsigned>(rows);
 }
 
+/// Launches a kernel that may start while the one before it on the stream still runs: it waits itself, in
+/// `await_previous`, before it reads what others wrote, and before it writes.
+template <class... Params, class... Args>
+LaunchCode launch_early(void (*kernel)(Params...), dim3 grid, unsigned threads, size_t shared, Stream stream,
+                        const Args&... args) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared;
+  config.stream = stream_of(stream);
+  cudaLaunchAttribute early = {};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &early;
+  int device = 0, major = 0;
+  (void)cudaGetDevice(&device);
+  (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  config.numAttrs = major >= 9 ? 1 : 0;
+  const cudaError_t error = cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
+  if (error != cudaSuccess) (void)cudaGetLastError();
+  return static_cast<LaunchCode>(error);
+}
+
+/// All that was launched before has run, and what it wrote is seen.
+__device__ __forceinline__ void await_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+/// From here on the next kernel's blocks may take what room there is.
+__device__ __forceinline__ void start_next() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
 struct Sum {
   template <class T>
   __device__ T operator()(T a, T b) const {

@@ -19,6 +19,7 @@ inline constexpr LaunchCode kLaunched = 0;
 struct ProductPart {
   QView weight;
   int64_t first_output = 0;
+  VERNIER_COMPARED(ProductPart)
 };
 inline constexpr int kMostParts = 4;
 
@@ -33,8 +34,36 @@ struct ProductCall {
   Rows out;                     ///< column 0 is output 0
   const float* bias = nullptr;  ///< of output 0 on
   bool add = false;
+  VERNIER_COMPARED(ProductCall)
 };
 LaunchCode product(const ProductCall& call, Stream stream);
+
+enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu };
+struct GateRule {
+  Activation act = Activation::kSilu;
+  float limit = 0;  ///< 0: none
+  float slope = 1;
+  float up_offset = 0;
+  VERNIER_COMPARED(GateRule)
+};
+
+/// A product whose neighbours are a part of it: x may be normed first, and of gate and up, whose products stand one
+/// above the other, `gate` may be made. Each number has the bits that separate launches give it.
+struct FusedProductCall {
+  ProductCall product;
+  const float* norm = nullptr;  ///< [cols] of x's norm; null: none
+  float norm_eps = 0;
+  bool gated = false;  ///< out has half the outputs
+  GateRule gate;
+  VERNIER_COMPARED(FusedProductCall)
+};
+/// Shared memory that it takes, in bytes; what a launch may have is kMostFusedBytes, of kMostFusedRows rows.
+inline constexpr int kMostFusedRows = 8;
+inline constexpr int64_t kMostFusedBytes = 48 * 1024 - 1024;
+constexpr int64_t fused_product_bytes(int64_t rows, int64_t cols, bool normed) {
+  return normed ? (rows == 1 ? 1 : kMostFusedRows) * ((cols + 3) / 4 * 4) * 4 : 0;
+}
+LaunchCode fused_product(const FusedProductCall& call, Stream stream);
 
 /// The same for many matrices of one kind: places [first[e], first[e + 1]) are rows of matrix e. A matrix without codes
 /// or of another kind is passed over.
@@ -48,6 +77,7 @@ struct GroupedProductCall {
   int64_t most_outputs = 0;  ///< of a view
   ConstRows x;
   Rows out;  ///< [places]
+  VERNIER_COMPARED(GroupedProductCall)
 };
 LaunchCode grouped_product(const GroupedProductCall& call, Stream stream);
 
@@ -60,6 +90,7 @@ struct GatherCall {
   int64_t rows = 0;
   float factor = 1;
   Rows out;
+  VERNIER_COMPARED(GatherCall)
 };
 LaunchCode gather(const GatherCall& call, Stream stream);
 
@@ -73,13 +104,28 @@ LaunchCode copy_rows(ConstRows x, const int32_t* source_rows, int64_t rows, int6
 LaunchCode add(const float* x, int64_t count, float* into, Stream stream);
 LaunchCode soft_cap(float* x, int64_t count, float cap, Stream stream);
 
-enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu };
-struct GateRule {
-  Activation act = Activation::kSilu;
-  float limit = 0;  ///< 0: none
-  float slope = 1;
-  float up_offset = 0;
+/// Copies counters to memory of the host.
+struct SaturationCall {
+  const unsigned long long* counters = nullptr;
+  int32_t count = 0;
+  unsigned long long* seen = nullptr;  ///< of the host, at the device's address
+  VERNIER_COMPARED(SaturationCall)
 };
+LaunchCode tell_saturation(const SaturationCall& call, Stream stream);
+
+/// The first of each row's largest logits, to memory of the host: kNoToken where a logit is NaN or all are -infinity.
+struct LargestCall {
+  ConstRows logits;
+  int64_t rows = 0, cols = 0;
+  unsigned long long* best = nullptr;  ///< [rows] scratch that begins as 0 and is 0 again
+  uint32_t* arrived = nullptr;         ///< [rows] the same
+  int32_t* tokens = nullptr;           ///< [rows]
+  SaturationCall saturation;           ///< told on the way
+  VERNIER_COMPARED(LargestCall)
+};
+inline constexpr int32_t kNoToken = -1;
+LaunchCode largest(const LargestCall& call, Stream stream);
+
 LaunchCode activate(ConstRows x, Activation act, int64_t rows, int64_t cols, Rows out, Stream stream);
 /// [gate | up] of 2 cols each row. `made` on the device says how many rows there are really; null: all.
 LaunchCode gate(ConstRows x, const GateRule& rule, int64_t rows, int64_t cols, const int32_t* made, Rows out,
@@ -92,6 +138,7 @@ struct RopeTable {
   const float* cosines = nullptr;
   const float* sines = nullptr;
   int32_t pairs = 0;
+  VERNIER_COMPARED(RopeTable)
 };
 LaunchCode fill_rope(const int32_t* positions, int64_t rows, const float* frequencies, int32_t pairs, double magnitude,
                      float* cosines, float* sines, Stream stream);
@@ -121,6 +168,7 @@ struct AttendPrepareCall {
   Rows q;           ///< [rows, heads * head_dim]
   Rows fresh_keys;  ///< [rows, kv_heads * head_dim], where `fresh` asks for them
   Rows fresh_values;
+  VERNIER_COMPARED(AttendPrepareCall)
 };
 LaunchCode attend_prepare(const AttendPrepareCall& call, Stream stream);
 
@@ -144,6 +192,7 @@ struct AttendCall {
   ConstRows fresh_keys;
   ConstRows fresh_values;
   Rows out;
+  VERNIER_COMPARED(AttendCall)
 };
 /// Numbers of scratch that ranges side by side take: [rows, heads, ranges, head_dim + 2].
 constexpr int64_t attend_part_numbers(int32_t head_dim) {
@@ -155,6 +204,42 @@ LaunchCode attend_rows(const AttendCall& call, Stream stream);
 /// a row has.
 LaunchCode attend_ranges(const AttendCall& call, int32_t first_row, int32_t end_row, int32_t ranges, float* parts,
                          Stream stream);
+
+// ---- attention by tiles (attend_tiles.cu) ----
+
+/// The same attention on tensor cores, over cached keys alone. Query heads of one KV head stand together, each number
+/// as the sum of two or three narrow ones, so that products are exact and sums are float32. A row's keys lie in leaves
+/// of 32 absolute positions, eight to a range and eight ranges to a span; each is summed in its order, and every
+/// largest score is a whole power of two: so a sum does not depend on which blocks made its terms.
+inline constexpr int kTileHeads = 8;   ///< query heads that share a block
+inline constexpr int kSpanRanges = 8;  ///< of kRangeKeys positions
+inline constexpr int kMostTileDim = 256;
+constexpr bool tiles_take(int32_t head_dim, KvNumbers stored) {
+  const bool dim = head_dim == 32 || head_dim == 64 || head_dim == 96 || head_dim == 128 || head_dim == 192 ||
+                   head_dim == kMostTileDim;
+  return dim && stored != KvNumbers::kF32;
+}
+/// The most spans that a row of so many ranges meets.
+constexpr int32_t tile_spans(int32_t ranges) {
+  return (ranges + kSpanRanges - 2) / kSpanRanges + 1;
+}
+constexpr int32_t tile_groups(int32_t heads, int32_t kv_heads) {
+  return (heads / kv_heads + kTileHeads - 1) / kTileHeads * kv_heads;
+}
+/// Numbers of scratch of a row whose ranges stand side by side, and how many counters.
+constexpr int64_t tile_part_numbers(int32_t heads, int32_t head_dim, int32_t ranges) {
+  return int64_t{heads} * (ranges + tile_spans(ranges)) * (head_dim + 2);
+}
+struct AttendTilesCall {
+  AttendCall of;          ///< without fresh keys, causal
+  int32_t first_row = 0;  ///< of those in this launch
+  int32_t end_row = 0;
+  int32_t ranges = 0;           ///< 0: a block walks a row's ranges; else they are side by side, so many at most
+  float* parts = nullptr;       ///< [end_row - first_row] of tile_part_numbers
+  uint32_t* arrived = nullptr;  ///< [rows, tile_groups, spans + 1] that begin as 0 and are 0 again
+  VERNIER_COMPARED(AttendTilesCall)
+};
+LaunchCode attend_tiles(const AttendTilesCall& call, Stream stream);
 
 /// Compressed rows to [rows, heads * row_dim | row_dim | row_dim]: rotated parts of the queries, and the normed row as
 /// key and as value. What the heads' matrices make is left out.
@@ -168,6 +253,7 @@ struct LatentPrepareCall {
   float norm_eps = 0;
   RopeTable rope;
   Rows out;
+  VERNIER_COMPARED(LatentPrepareCall)
 };
 LaunchCode latent_prepare(const LatentPrepareCall& call, Stream stream);
 
@@ -184,6 +270,7 @@ struct RouteCall {
   float scale = 1;
   int32_t* expert_of = nullptr;  ///< [rows, chosen] in order of their numbers
   float* weight_of = nullptr;    ///< [rows, chosen]
+  VERNIER_COMPARED(RouteCall)
 };
 /// Shared memory that a row's choice takes, in bytes.
 constexpr int64_t route_shared_bytes(int32_t experts, int32_t chosen, int32_t groups) {
@@ -201,6 +288,7 @@ struct PlacesCall {
   int32_t* next = nullptr;      ///< [experts] scratch
   int32_t* place_of = nullptr;  ///< [choices]
   int32_t* row_at = nullptr;    ///< [choices]
+  VERNIER_COMPARED(PlacesCall)
 };
 LaunchCode find_places(const PlacesCall& call, Stream stream);
 
@@ -215,6 +303,7 @@ struct CombineCall {
   int64_t rows = 0, cols = 0;
   int32_t chosen = 0, weighted = 0;
   Rows out;
+  VERNIER_COMPARED(CombineCall)
 };
 LaunchCode combine(const CombineCall& call, Stream stream);
 

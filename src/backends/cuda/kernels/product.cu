@@ -7,6 +7,8 @@ namespace vernier::cuda {
 template <Codes K>
 LaunchCode launch_product(const ProductCall& call, Stream stream);
 template <Codes K>
+LaunchCode launch_fused_product(const FusedProductCall& call, Stream stream);
+template <Codes K>
 LaunchCode launch_grouped_product(const GroupedProductCall& call, Stream stream);
 template <Codes K>
 LaunchCode launch_gather(const GatherCall& call, Stream stream);
@@ -15,6 +17,12 @@ LaunchCode product(const ProductCall& call, Stream stream) {
   if (call.rows == 0 || call.outputs == 0) return kLaunched;
   return with_codes(call.parts[0].weight.kind,
                     [&](auto tag) { return launch_product<decltype(tag)::kValue>(call, stream); });
+}
+
+LaunchCode fused_product(const FusedProductCall& call, Stream stream) {
+  if (call.product.rows == 0 || call.product.outputs == 0) return kLaunched;
+  return with_codes(call.product.parts[0].weight.kind,
+                    [&](auto tag) { return launch_fused_product<decltype(tag)::kValue>(call, stream); });
 }
 
 LaunchCode grouped_product(const GroupedProductCall& call, Stream stream) {

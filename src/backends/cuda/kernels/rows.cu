@@ -4,12 +4,15 @@
 
 #include "backends/cuda/kernels/block.cuh"
 #include "backends/cuda/kernels/launch.h"
+#include "backends/cuda/kernels/row_math.cuh"
 
 namespace vernier::cuda {
 namespace {
 
 constexpr int kFlatThreads = 256;
-constexpr int kNormThreads = 512;
+constexpr int kWideThreads = 512;
+constexpr int kLargestThreads = 512;
+constexpr int64_t kLargestCols = 4096;  // of a block
 
 /// Of a grid of rows by pieces of kFlatThreads columns.
 __device__ __forceinline__ int64_t column() {
@@ -19,12 +22,11 @@ __device__ __forceinline__ int64_t column() {
 __global__ void rms_norm_kernel(ConstRows x, const float* weight, float eps, int64_t cols, Rows out) {
   __shared__ float scratch[kLanes];
   const float* in = x.data + int64_t{blockIdx.x} * x.stride;
-  float squares = 0;
-  for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) squares = fmaf(in[i], in[i], squares);
-  squares = block_all(squares, Sum{}, scratch);
-  const float inverse = 1.0f / sqrtf(squares / static_cast<float>(cols) + eps);
+  start_next();
+  await_previous();
+  const float inverse = inverse_norm(in, cols, eps, scratch);
   float* to = out.data + int64_t{blockIdx.x} * out.stride;
-  for (int64_t i = threadIdx.x; i < cols; i += blockDim.x) to[i] = in[i] * inverse * weight[i];
+  for (int64_t i = threadIdx.x; i < cols; i += kNormThreads) to[i] = in[i] * inverse * weight[i];
 }
 
 __global__ void layer_norm_kernel(ConstRows x, const float* weight, const float* bias, float eps, int64_t cols,
@@ -43,6 +45,8 @@ __global__ void layer_norm_kernel(ConstRows x, const float* weight, const float*
 }
 
 __global__ void copy_rows_kernel(ConstRows x, const int32_t* source_rows, int64_t cols, Rows out) {
+  start_next();
+  await_previous();
   const int64_t row = source_rows == nullptr ? int64_t{blockIdx.x} : int64_t{source_rows[blockIdx.x]};
   const float* in = x.data + row * x.stride;
   float* to = out.data + int64_t{blockIdx.x} * out.stride;
@@ -60,15 +64,6 @@ __global__ void soft_cap_kernel(float* x, int64_t count, float cap) {
   if (i < count) x[i] = cap * tanhf(x[i] / cap);
 }
 
-/// 1 / (1 + e^-x) where no power overflows into a NaN: e^-x may be infinite, and the quotient is then 0.
-__device__ __forceinline__ float activated(float x, Activation act, float slope) {
-  if (act == Activation::kSilu) return x / (1.0f + expf(-slope * x));
-  if (act == Activation::kGelu) return 0.5f * x * erfcf(-x * 0.70710678118654752440f);
-  const float inner = 0.79788456080286535588f * (x + 0.044715f * x * x * x);
-  // 1 + tanh(t) = 2 / (1 + e^(-2t)): what is left of a negative number is right to its own size.
-  return x / (1.0f + expf(-2.0f * inner));
-}
-
 __global__ void activate_kernel(ConstRows x, Activation act, int64_t cols, Rows out) {
   const float* in = x.data + int64_t{blockIdx.x} * x.stride;
   float* to = out.data + int64_t{blockIdx.x} * out.stride;
@@ -77,18 +72,55 @@ __global__ void activate_kernel(ConstRows x, Activation act, int64_t cols, Rows 
 }
 
 __global__ void gate_kernel(ConstRows x, GateRule rule, int64_t cols, const int32_t* made, Rows out) {
+  start_next();
+  await_previous();
   if (made != nullptr && static_cast<int64_t>(blockIdx.x) >= *made) return;
   const float* in = x.data + int64_t{blockIdx.x} * x.stride;
   float* to = out.data + int64_t{blockIdx.x} * out.stride;
   const int64_t i = column();
   if (i >= cols) return;
-  float g = in[i], up = in[cols + i];
-  if (rule.limit > 0) {
-    // A NaN stays one: it is no larger than the limit.
-    g = g > rule.limit ? rule.limit : g;
-    up = up > rule.limit ? rule.limit : up < -rule.limit ? -rule.limit : up;
+  to[i] = gated(in[i], in[cols + i], rule);
+}
+
+/// A logit and where it stands, so that a larger number is a larger logit, or an equal one further ahead; above all
+/// others stands a NaN. Never 0.
+__device__ __forceinline__ unsigned long long ranked(float logit, int64_t index) {
+  const uint32_t bits = __float_as_uint(logit == 0.0f ? 0.0f : logit);  // -0 ties with 0
+  const uint32_t order = logit != logit ? 0xFFFFFFFFu : bits >> 31 ? ~bits : bits | 0x80000000u;
+  return static_cast<unsigned long long>(order) << 32 | (0xFFFFFFFFu - static_cast<uint32_t>(index));
+}
+
+__device__ __forceinline__ void tell(const SaturationCall& call) {
+  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < call.count; i += static_cast<int32_t>(blockDim.x)) {
+    call.seen[i] = call.counters[i];
   }
-  to[i] = activated(g, rule.act, rule.slope) * (up + rule.up_offset);
+}
+
+__global__ void tell_saturation_kernel(SaturationCall call) {
+  start_next();
+  await_previous();
+  tell(call);
+}
+
+__global__ void __launch_bounds__(kLargestThreads) largest_kernel(const __grid_constant__ LargestCall call) {
+  __shared__ unsigned long long scratch[kLanes];
+  start_next();
+  await_previous();
+  const int64_t row = blockIdx.x, first = int64_t{blockIdx.y} * kLargestCols;
+  if (row == 0 && first == 0) tell(call.saturation);
+  const float* in = call.logits.data + row * call.logits.stride;
+  const int64_t end = first + kLargestCols < call.cols ? first + kLargestCols : call.cols;
+  unsigned long long best = 0;
+  for (int64_t i = first + threadIdx.x; i < end; i += kLargestThreads) best = Most{}(ranked(in[i], i), best);
+  best = block_all(best, Most{}, scratch);
+  if (threadIdx.x != 0) return;
+  atomicMax(call.best + row, best);
+  __threadfence();
+  if (atomicInc(call.arrived + row, gridDim.y - 1) != gridDim.y - 1) return;
+  best = atomicExch(call.best + row, 0ull);
+  const auto order = static_cast<uint32_t>(best >> 32);
+  const bool none = order == 0xFFFFFFFFu || order == ~__float_as_uint(-INFINITY);
+  call.tokens[row] = none ? kNoToken : static_cast<int32_t>(0xFFFFFFFFu - static_cast<uint32_t>(best));
 }
 
 unsigned flat_blocks(int64_t count) {
@@ -103,21 +135,19 @@ dim3 row_grid(int64_t rows, int64_t cols) {
 
 LaunchCode rms_norm(ConstRows x, const float* weight, float eps, int64_t rows, int64_t cols, Rows out, Stream stream) {
   if (rows == 0) return kLaunched;
-  rms_norm_kernel<<<row_blocks(rows), kNormThreads, 0, stream_of(stream)>>>(x, weight, eps, cols, out);
-  return after_launch();
+  return launch_early(rms_norm_kernel, dim3(row_blocks(rows)), kNormThreads, 0, stream, x, weight, eps, cols, out);
 }
 
 LaunchCode layer_norm(ConstRows x, const float* weight, const float* bias, float eps, int64_t rows, int64_t cols,
                       Rows out, Stream stream) {
   if (rows == 0) return kLaunched;
-  layer_norm_kernel<<<row_blocks(rows), kNormThreads, 0, stream_of(stream)>>>(x, weight, bias, eps, cols, out);
+  layer_norm_kernel<<<row_blocks(rows), kWideThreads, 0, stream_of(stream)>>>(x, weight, bias, eps, cols, out);
   return after_launch();
 }
 
 LaunchCode copy_rows(ConstRows x, const int32_t* source_rows, int64_t rows, int64_t cols, Rows out, Stream stream) {
   if (rows == 0) return kLaunched;
-  copy_rows_kernel<<<row_grid(rows, cols), kFlatThreads, 0, stream_of(stream)>>>(x, source_rows, cols, out);
-  return after_launch();
+  return launch_early(copy_rows_kernel, row_grid(rows, cols), kFlatThreads, 0, stream, x, source_rows, cols, out);
 }
 
 LaunchCode add(const float* x, int64_t count, float* into, Stream stream) {
@@ -141,8 +171,18 @@ LaunchCode activate(ConstRows x, Activation act, int64_t rows, int64_t cols, Row
 LaunchCode gate(ConstRows x, const GateRule& rule, int64_t rows, int64_t cols, const int32_t* made, Rows out,
                 Stream stream) {
   if (rows == 0) return kLaunched;
-  gate_kernel<<<row_grid(rows, cols), kFlatThreads, 0, stream_of(stream)>>>(x, rule, cols, made, out);
-  return after_launch();
+  return launch_early(gate_kernel, row_grid(rows, cols), kFlatThreads, 0, stream, x, rule, cols, made, out);
+}
+
+LaunchCode tell_saturation(const SaturationCall& call, Stream stream) {
+  if (call.count == 0) return kLaunched;
+  return launch_early(tell_saturation_kernel, dim3(1), kFlatThreads, 0, stream, call);
+}
+
+LaunchCode largest(const LargestCall& call, Stream stream) {
+  if (call.rows == 0) return kLaunched;
+  const dim3 grid(row_blocks(call.rows), static_cast<unsigned>((call.cols + kLargestCols - 1) / kLargestCols));
+  return launch_early(largest_kernel, grid, kLargestThreads, 0, stream, call);
 }
 
 }  // namespace vernier::cuda

@@ -7,6 +7,13 @@
 /// (tools/check_layers.py).
 namespace vernier::cuda {
 
+/// Two calls with equal arguments do the same launch: what a step's graph is compared by.
+#if __cplusplus >= 202002L
+#define VERNIER_COMPARED(Type) friend bool operator==(const Type&, const Type&) = default;
+#else
+#define VERNIER_COMPARED(Type)
+#endif
+
 /// How codes lie and what they mean, as far as a kernel's instance depends on it.
 enum class Codes : uint8_t {
   kF32,
@@ -46,6 +53,7 @@ struct QView {
   float outer_scale = 1;
   Codes kind = Codes::kF32;
   ScaleKind inner = ScaleKind::kNone;
+  VERNIER_COMPARED(QView)
 };
 
 enum class KvNumbers : uint8_t { kF32, kF16, kBF16, kE4M3, kE5M2 };
@@ -65,6 +73,7 @@ struct KvView {
   int32_t block_tokens = 1;
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
+  VERNIER_COMPARED(KvView)
 };
 using KeyView = KvView<KvPart::kKeys>;
 using ValueView = KvView<KvPart::kValues>;
@@ -75,6 +84,7 @@ struct TableView {
   const int32_t* begin = nullptr;           ///< [sequences + 1]
   const int32_t* first_position = nullptr;  ///< [sequences]
   int32_t block_tokens = 1;
+  VERNIER_COMPARED(TableView)
 };
 
 /// The rows of a step in device memory.
@@ -85,12 +95,14 @@ struct RowsView {
   const int32_t* first_position = nullptr;  ///< [sequences]
   const int32_t* row_count = nullptr;       ///< [sequences]
   int32_t rows = 0;
+  VERNIER_COMPARED(RowsView)
 };
 
 /// A matrix of float32 activations, or some of its columns.
 struct Rows {
   float* data = nullptr;
   int64_t stride = 0;  ///< from one row to the next
+  VERNIER_COMPARED(Rows)
 };
 struct ConstRows {
   const float* data = nullptr;
@@ -99,6 +111,7 @@ struct ConstRows {
   ConstRows() = default;
   ConstRows(const float* at, int64_t step) : data(at), stride(step) {}
   ConstRows(Rows rows) : data(rows.data), stride(rows.stride) {}
+  VERNIER_COMPARED(ConstRows)
 };
 
 }  // namespace vernier::cuda
