@@ -46,6 +46,7 @@ void add_run_command(CLI::App& app);
 void add_selftest_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
+void add_tune_command(CLI::App& app);
 void add_verify_command(CLI::App& app);
 
 }  // namespace vernier

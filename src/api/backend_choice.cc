@@ -5,6 +5,7 @@
 #include "backends/absent/absent.h"
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/cpu_isa.h"
+#include "backends/cpu/cpu_tactics.h"
 #include "backends/cuda/cuda_entry.h"
 #include "base/log.h"
 #include "ops/ref_backend.h"
@@ -45,6 +46,11 @@ Result<std::unique_ptr<Backend>> make_backend(const BackendOptions& options) {
   if (options.name == "cuda" && cuda_is_built()) return make_cuda_backend({.device = options.device});
   if (options.name == "cuda" || options.name == "mlx") return make_absent_backend(options.name);
   return invalid_argument("backend '{}' is unknown; expected auto, cpu, cuda, mlx or reference", options.name);
+}
+
+Result<TacticScope> tactic_scope(const BackendOptions& options) {
+  if (options.name == "cpu") return cpu_tactic_scope(options.isa, options.threads);
+  return unsupported("backend {} measures no tactics; cpu does", options.name);
 }
 
 BackendPresence cuda_presence() {

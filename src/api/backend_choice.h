@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ops/backend.h"
+#include "tune/tactic.h"
 
 namespace vernier {
 
@@ -18,6 +19,9 @@ struct BackendOptions {
 
 /// The one place that names backends. Refuses what this build or this machine does not have, with what to use instead.
 Result<std::unique_ptr<Backend>> make_backend(const BackendOptions& options);
+
+/// What tactics hold for where that backend would run with these options. Refuses a backend that measures none.
+Result<TacticScope> tactic_scope(const BackendOptions& options);
 
 /// What this build and this machine have of a backend.
 struct BackendPresence {

@@ -13,9 +13,10 @@ bool has_amx_form(LinearKernel kernel, PanelFormat format) {
          (kernel == LinearKernel::kIntTile && is_integer(format) && int_format(format).group == 32);
 }
 
+constexpr std::string_view kNames[] = {"int8_stream", "int8_tile", "float_stream",  "fp8_stream",
+                                       "fp8_tile",    "bf16_tile", "fp8_bf16_tile", "float_tile"};
+
 std::string kernel_name(LinearKernel kernel, const CpuMatrix& matrix, PanelFormat format) {
-  static constexpr const char* kNames[] = {"int8_stream", "int8_tile", "float_stream",  "fp8_stream",
-                                           "fp8_tile",    "bf16_tile", "fp8_bf16_tile", "float_tile"};
   const LinearKernels& kernels = matrix.kernels();
   return fmt::format("{}_{}", kNames[static_cast<size_t>(kernel)],
                      has_amx_form(kernel, format) ? kernels.tile_name : kernels.name);
@@ -82,6 +83,10 @@ void add_other_isas(const CpuMatrix& matrix, LinearKernel kernel, PanelFormat fo
 }
 
 }  // namespace
+
+bool is_linear_kernel(std::string_view name) {
+  return std::ranges::find(kNames, name) != std::end(kNames);
+}
 
 LinearKernel choose_linear(const CpuMatrix& matrix, const MatrixSegment& segment, int64_t batch_rows, Choice* choice) {
   // Fastest first.

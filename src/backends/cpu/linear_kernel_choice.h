@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "backends/cpu/cpu_matrix.h"
@@ -32,6 +33,9 @@ constexpr bool is_stream(LinearKernel kernel) {
 
 /// Steps of more rows than this reuse unpacked panels: up to here unpacking anew for every four rows costs less.
 inline constexpr int64_t kStreamRows = 8;
+
+/// Whether one of them is called so, without its instruction set: "int8_tile".
+bool is_linear_kernel(std::string_view name);
 
 /// The kernel that `linear` runs and the verdict on each other one; `choice` may be null.
 LinearKernel choose_linear(const CpuMatrix& matrix, const MatrixSegment& segment, int64_t batch_rows, Choice* choice);

@@ -1,0 +1,154 @@
+#include "app/tactic_sources.h"
+
+#include <fmt/chrono.h>
+
+#include <algorithm>
+#include <cctype>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "api/backend_choice.h"
+#include "app/commands.h"
+#include "tune/tactic_archive.h"
+
+namespace vernier {
+namespace {
+
+constexpr std::string_view kReadOnly = ":ro";
+constexpr std::uintmax_t kMostArchiveBytes = 1'000'000'000;
+
+bool is_digits(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+bool has_fact(const Problem& problem, std::string_view name, std::string_view value) {
+  return std::ranges::any_of(problem.facts, [&](const Problem::Fact& fact) {
+    return fact.value == value && (name.empty() || fact.name == name);
+  });
+}
+
+bool word_matches(const StoredTactic& stored, std::string_view word) {
+  const Problem& problem = stored.tactic.problem;
+  if (word.size() >= 4 && stored.entry.id.starts_with(word)) return true;
+  if (problem.op == word || has_fact(problem, "", word)) return true;
+  if (const size_t equals = word.find('='); equals != std::string_view::npos) {
+    return equals > 0 && has_fact(problem, word.substr(0, equals), word.substr(equals + 1));
+  }
+  const size_t by = word.find('x');
+  if (by == std::string_view::npos) return false;
+  const std::string_view rows = word.substr(0, by), cols = word.substr(by + 1);
+  return is_digits(rows) && is_digits(cols) && has_fact(problem, "rows", rows) && has_fact(problem, "cols", cols);
+}
+
+}  // namespace
+
+void TuneStoreFlags::add_to(CLI::App& command) {
+  command
+      .add_option("--tune-store", stores,
+                  "Folder of tactics (default: tactics in --home); FOLDER:ro lies beneath it and is only read; may be "
+                  "given often")
+      ->allow_extra_args(false);
+}
+
+Result<TunePlaces> tune_places(const TuneStoreFlags& flags) {
+  TunePlaces places;
+  for (const std::string& given : flags.stores) {
+    const bool read_only = given.ends_with(kReadOnly);
+    const std::string folder = read_only ? given.substr(0, given.size() - kReadOnly.size()) : given;
+    if (folder.empty()) return invalid_argument("--tune-store '{}': expected a folder", given);
+    if (read_only) {
+      places.layers.emplace_back(folder);
+    } else if (!places.user.empty()) {
+      return invalid_argument("--tune-store {} and {}: one is written to; {}:ro is only read", places.user.string(),
+                              folder, folder);
+    } else {
+      places.user = folder;
+    }
+  }
+  if (places.user.empty()) places.user = global_options().home / "tactics";
+  return places;
+}
+
+Result<StoredTactics> read_places(const TunePlaces& places) {
+  TRY_BIND(StoredTactics all, read_stored(TacticFolder(places.user)));
+  for (TacticFolder::Damage& damage : all.damaged) damage.name = (places.user / "records" / damage.name).string();
+  for (size_t i = 0; i < places.layers.size(); ++i) {
+    TRY_BIND(StoredTactics beneath, read_tactic_source(places.layers[i].string()));
+    for (StoredTactic& stored : beneath.records) {
+      stored.layer = i + 1;
+      all.records.push_back(std::move(stored));
+    }
+    std::ranges::move(beneath.damaged, std::back_inserter(all.damaged));
+  }
+  return all;
+}
+
+Result<StoredTactics> read_tactic_source(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    if (!std::filesystem::is_directory(std::filesystem::path(path) / "records", error)) {
+      return not_found("{} holds no tactics: it has no folder 'records'", path);
+    }
+    TRY_BIND(StoredTactics all, read_stored(TacticFolder(path)));
+    for (TacticFolder::Damage& damage : all.damaged) damage.name = path + "/records/" + damage.name;
+    return all;
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return not_found("{}: no such folder or file of tactics", path);
+  if (const std::uintmax_t bytes = std::filesystem::file_size(path, error); !error && bytes > kMostArchiveBytes) {
+    return corrupt("{}: {} bytes; an archive of tactics has at most {}", path, bytes, kMostArchiveBytes);
+  }
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  Result<TacticFolder::Contents> contents = read_archive(bytes);
+  if (!contents.ok()) {
+    Error failed = contents.error();
+    failed.where = path;
+    return failed;
+  }
+  return read_contents(std::move(*contents));
+}
+
+Result<TacticScope> scope_of_flags() {
+  BackendOptions options;
+  options.threads = global_options().threads;
+  options.isa = global_options().isa;
+  return tactic_scope(options);
+}
+
+std::string problem_text(const StoredTactic& stored) {
+  return stored.unreadable.empty() ? stored.tactic.problem.to_string() : stored.unreadable;
+}
+
+std::string kernel_text(const NamedKernel& named) {
+  return named.parameters.empty() ? named.kernel : fmt::format("{} ({})", named.kernel, facts_text(named.parameters));
+}
+
+std::string time_text(double ns) {
+  return ns < 1e3   ? fmt::format("{:.0f} ns", ns)
+         : ns < 1e6 ? fmt::format("{:.1f} us", ns * 1e-3)
+                    : fmt::format("{:.2f} ms", ns * 1e-6);
+}
+
+std::string calendar_text(int64_t since_1970_ms) {
+  constexpr int64_t kMostSeconds = 253'402'300'799;  // the year 9999
+  return fmt::format("{:%Y-%m-%d %H:%M}", fmt::gmtime(std::min(since_1970_ms / 1000, kMostSeconds)));
+}
+
+bool matches(const StoredTactic& stored, std::span<const std::string> words) {
+  return std::ranges::all_of(words, [&](const std::string& word) { return word_matches(stored, word); });
+}
+
+std::vector<std::string> cut_words(std::span<const std::string> typed) {
+  std::vector<std::string> words;
+  for (const std::string& text : typed) {
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = std::min(text.find_first_of(" \t,()[]", at), text.size());
+      if (end > at) words.push_back(text.substr(at, end - at));
+      at = end + 1;
+    }
+  }
+  return words;
+}
+
+}  // namespace vernier

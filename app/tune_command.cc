@@ -1,0 +1,212 @@
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "app/commands.h"
+#include "app/tactic_sources.h"
+#include "app/tune_exchange.h"
+
+namespace vernier {
+namespace {
+
+struct TuneListFlags {
+  TuneStoreFlags store;
+  std::vector<std::string> words;
+};
+
+/// All that the places hold, and what of it this run would take.
+struct TuneView {
+  TunePlaces places;
+  TacticScope scope;
+  StoredTactics all;
+  std::map<TacticKey, const StoredTactic*> taken;
+
+  /// "used", "superseded", or why it is kept and not used.
+  std::string state(const StoredTactic& stored) const {
+    const std::string why = misfit(stored, scope);
+    if (!why.empty()) return why;
+    return taken.at(tactic_key(stored.tactic.problem)) == &stored ? "used" : "superseded";
+  }
+};
+
+Status look_at(const TuneStoreFlags& flags, TuneView& view) {
+  TRY_BIND(view.places, tune_places(flags));
+  TRY_BIND(view.scope, scope_of_flags());
+  TRY_BIND(view.all, read_places(view.places));
+  view.taken = taken_tactics(view.all.records, view.scope);
+  return {};
+}
+
+nlohmann::json tactic_json(const Facts& facts) {
+  nlohmann::json all = nlohmann::json::object();
+  for (const Problem::Fact& fact : facts) all[fact.name] = fact.value;
+  return all;
+}
+
+nlohmann::json tactic_json(const TacticTime& time) {
+  return {{"median_ns", time.median_ns}, {"spread_ns", time.spread_ns}, {"repeats", time.repeats}};
+}
+
+nlohmann::json tactic_json(const StoredTactic& stored, const std::string& state) {
+  const Tactic& tactic = stored.tactic;
+  nlohmann::json others = nlohmann::json::array();
+  for (const TriedCandidate& tried : tactic.others) {
+    others.push_back({{"kernel", tried.named.kernel},
+                      {"parameters", tactic_json(tried.named.parameters)},
+                      {"verdict", tried.verdict},
+                      {"detail", tried.detail},
+                      {"time", tactic_json(tried.time)}});
+  }
+  return {{"id", stored.entry.id},
+          {"state", state},
+          {"layer", stored.layer},
+          {"used_ms", stored.entry.used_ns / 1'000'000},
+          {"problem", problem_text(stored)},
+          {"kernel", tactic.chosen.kernel},
+          {"kernel_hash", tactic.chosen.kernel_hash},
+          {"parameters", tactic_json(tactic.chosen.parameters)},
+          {"time", tactic_json(tactic.time)},
+          {"tie", tactic.tie},
+          {"others", std::move(others)},
+          {"device", tactic_json(tactic.device)},
+          {"libraries", tactic_json(tactic.libraries)},
+          {"clock", tactic.clock},
+          {"measured_at_ms", tactic.measured_at_ms},
+          {"version", tactic.version}};
+}
+
+nlohmann::json damage_json(std::span<const TacticFolder::Damage> damaged) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const TacticFolder::Damage& damage : damaged) all.push_back({{"path", damage.name}, {"what", damage.what}});
+  return all;
+}
+
+void print_tactic_table(const TuneView& view, std::span<const StoredTactic* const> shown) {
+  fmt::print("{:<12}  {:<16}  {:>9}  {:>8}  {:<34}  {:<11} problem\n", "id", "measured (UTC)", "time", "spread",
+             "kernel", "state");
+  int64_t used = 0, superseded = 0;
+  for (const StoredTactic* stored : shown) {
+    const std::string state = view.state(*stored);
+    used += state == "used";
+    superseded += state == "superseded";
+    const Tactic& tactic = stored->tactic;
+    fmt::print("{:.12}  {:<16}  {:>9}  {:>8}  {:<34}  {:<11} {}\n", stored->entry.id,
+               calendar_text(tactic.measured_at_ms), time_text(tactic.time.median_ns), time_text(tactic.time.spread_ns),
+               kernel_text(tactic.chosen), state == "used" || state == "superseded" ? state : "not here",
+               problem_text(*stored));
+  }
+  fmt::print("{} records of {}: {} used with these flags, {} superseded, {} kept for others\n", shown.size(),
+             view.places.user.string(), used, superseded, static_cast<int64_t>(shown.size()) - used - superseded);
+}
+
+Status run_tune_list(const TuneListFlags& flags) {
+  TuneView view;
+  TRY_STATUS(look_at(flags.store, view));
+  const std::vector<std::string> words = cut_words(flags.words);
+  std::vector<const StoredTactic*> shown;
+  for (const StoredTactic& stored : view.all.records) {
+    if (matches(stored, words)) shown.push_back(&stored);
+  }
+  std::ranges::stable_sort(shown, {}, [](const StoredTactic* stored) { return problem_text(*stored); });
+  if (global_options().json) {
+    nlohmann::json records = nlohmann::json::array();
+    for (const StoredTactic* stored : shown) records.push_back(tactic_json(*stored, view.state(*stored)));
+    const nlohmann::json all = {{"store", view.places.user.string()},
+                                {"records", std::move(records)},
+                                {"damaged", damage_json(view.all.damaged)}};
+    fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    return {};
+  }
+  if (shown.empty()) {
+    fmt::print("no tactics{} in {}\n", words.empty() ? "" : " of these words", view.places.user.string());
+  } else {
+    print_tactic_table(view, shown);
+  }
+  for (const TacticFolder::Damage& damage : view.all.damaged) fmt::print("damaged: {}: {}\n", damage.name, damage.what);
+  return {};
+}
+
+/// "; 3.1 % before tile_b", "; a tie with tile_b, and the first by name"
+std::string lead_text(const Tactic& tactic) {
+  const auto next =
+      std::ranges::find_if(tactic.others, [](const TriedCandidate& tried) { return tried.time.repeats > 0; });
+  if (next == tactic.others.end()) return "; nothing else was timed";
+  if (tactic.tie) return fmt::format("; a tie with {}, and the first by name", next->named.kernel);
+  if (tactic.time.median_ns <= 0) return "";
+  return fmt::format("; {:.1f} % before {}", 100 * (next->time.median_ns / tactic.time.median_ns - 1),
+                     next->named.kernel);
+}
+
+void print_taken(const StoredTactic& stored) {
+  const Tactic& tactic = stored.tactic;
+  fmt::print("  taken: {}, {} +- {} over {} repeats{}\n", kernel_text(tactic.chosen), time_text(tactic.time.median_ns),
+             time_text(tactic.time.spread_ns), tactic.time.repeats, lead_text(tactic));
+  for (const TriedCandidate& tried : tactic.others) {
+    fmt::print("    beside {}: {}{}{}\n", kernel_text(tried.named),
+               tried.time.repeats > 0 ? time_text(tried.time.median_ns) + ", " : "", tried.verdict,
+               tried.detail.empty() ? "" : ", " + tried.detail);
+  }
+  fmt::print("    record {:.12}, measured {} UTC by {}, clock: {}\n    on {}; libraries: {}\n", stored.entry.id,
+             calendar_text(tactic.measured_at_ms), tactic.version, tactic.clock, facts_text(tactic.device),
+             facts_text(tactic.libraries));
+}
+
+Status run_tune_why(const TuneListFlags& flags) {
+  TuneView view;
+  TRY_STATUS(look_at(flags.store, view));
+  const std::vector<std::string> words = cut_words(flags.words);
+  std::map<std::string, std::vector<const StoredTactic*>> problems;
+  for (const StoredTactic& stored : view.all.records) {
+    if (stored.unreadable.empty() && matches(stored, words)) problems[problem_text(stored)].push_back(&stored);
+  }
+  if (problems.empty()) {
+    return not_found("no tactic in {} is for '{}'; vernier tune list shows what there is", view.places.user.string(),
+                     fmt::join(words, " "));
+  }
+  nlohmann::json all = nlohmann::json::array();
+  for (const auto& [problem, records] : problems) {
+    const auto taken = view.taken.find(tactic_key(records.front()->tactic.problem));
+    if (global_options().json) {
+      nlohmann::json list = nlohmann::json::array();
+      for (const StoredTactic* stored : records) list.push_back(tactic_json(*stored, view.state(*stored)));
+      all.push_back({{"problem", problem}, {"records", std::move(list)}});
+      continue;
+    }
+    fmt::print("{}\n", problem);
+    if (taken == view.taken.end()) fmt::print("  taken: none; no record of it fits this device and build\n");
+    if (taken != view.taken.end()) print_taken(*taken->second);
+    for (const StoredTactic* stored : records) {
+      const std::string state = view.state(*stored);
+      if (state == "used") continue;
+      fmt::print("  not taken: {}, record {:.12}: {}\n", kernel_text(stored->tactic.chosen), stored->entry.id,
+                 state == "superseded" ? "measured again later, or of a lower layer" : state);
+    }
+  }
+  if (global_options().json) fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  return {};
+}
+
+}  // namespace
+
+void add_tune_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("tune", "Measured choices of kernels: list, compare, merge and prune them");
+  command->require_subcommand(1);
+  auto list = std::make_shared<TuneListFlags>();
+  CLI::App* list_form = command->add_subcommand("list", "What is known, and what of it this machine would use");
+  list->store.add_to(*list_form);
+  list_form->add_option("WORD", list->words,
+                        "Only problems with these: an op, a fact (cols=576) or its value, 2048x576");
+  set_work(*list_form, [list] { return run_tune_list(*list); });
+
+  auto why = std::make_shared<TuneListFlags>();
+  CLI::App* why_form =
+      command->add_subcommand("why", "Why a problem's kernel was chosen, and why records are not used");
+  why->store.add_to(*why_form);
+  why_form->add_option("PROBLEM", why->words, "'linear[2048x576] q4_1', or a problem as list shows it")->required();
+  set_work(*why_form, [why] { return run_tune_why(*why); });
+  add_tune_exchange(*command);
+}
+
+}  // namespace vernier

@@ -1,0 +1,191 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "backends/cpu/cpu_isa.h"
+#include "backends/cpu/cpu_tactics.h"
+#include "e2e/program/run_program.h"
+#include "testing/isa.h"
+#include "testing/made_tactics.h"
+#include "testing/temp_folder.h"
+#include "tune/tactic_record.h"
+#include "tune/tactic_store.h"
+
+namespace vernier {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::made_problem;
+using testing::made_scope;
+using testing::made_tactic;
+using ::testing::Not;
+using testing::Outcome;
+using testing::TempFolder;
+
+class TuneProgram : public ::testing::Test {
+ protected:
+  TuneProgram() : scope_(cpu_tactic_scope(testing::requested_isa(), 0).value()) {
+    isa_ = scope_.device.at(2).value;
+    kernel_ = "int8_tile_" + isa_;
+  }
+
+  /// With a home of its own.
+  Outcome run(const std::string& arguments) const {
+    return testing::vernier("--home " + home_.path() + " --isa " + isa_ + " " + arguments, true);
+  }
+  nlohmann::json json(const std::string& arguments) const {
+    const Outcome outcome = run("--json " + arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    nlohmann::json parsed = nlohmann::json::parse(outcome.output, nullptr, false);
+    EXPECT_FALSE(parsed.is_discarded()) << outcome.output;
+    return parsed;
+  }
+  /// Measured on this machine.
+  Tactic here(int cols, int64_t at_ms) const {
+    Tactic tactic = made_tactic(made_problem(cols), at_ms);
+    tactic.chosen = {kernel_, scope_.kernel_hash(kernel_), {{"rows_at_once", "4"}}};
+    tactic.device = scope_.device;
+    tactic.libraries = scope_.libraries;
+    return tactic;
+  }
+  static std::string add(const std::string& folder, const Tactic& tactic) {
+    return TacticFolder(folder).add(write_tactic(tactic)).value();
+  }
+  std::string store() const { return home_.path("tactics"); }
+
+  TacticScope scope_;
+  std::string isa_, kernel_;
+  TempFolder home_;
+};
+
+TEST_F(TuneProgram, AnEmptyStoreIsNoError) {
+  const Outcome outcome = run("tune list");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.output, "no tactics in " + store() + "\n");
+  EXPECT_TRUE(json("tune list")["records"].empty());
+}
+
+TEST_F(TuneProgram, ListTellsWhatThisMachineWouldUse) {
+  ASSERT_FALSE(scope_.kernel_hash(kernel_).empty());
+  const std::string older = add(store(), here(576, 1'700'000'000'000)),
+                    newer = add(store(), here(576, 1'700'000'100'000));
+  const std::string foreign = add(store(), made_tactic(made_problem(1536), 5));
+  const Outcome outcome = run("tune list");
+  EXPECT_THAT(outcome.output,
+              AllOf(HasSubstr("3 records of " + store() + ": 1 used with these flags, 1 superseded, 1 kept for others"),
+                    HasSubstr("2023-11-14 22:13"), HasSubstr(kernel_ + " (rows_at_once=4)")));
+  const std::map<std::string, std::string> expected = {
+      {older, "superseded"}, {newer, "used"}, {foreign, "another device"}};
+  for (const nlohmann::json& record : json("tune list")["records"]) {
+    const std::string id = record["id"], state = record["state"];
+    EXPECT_THAT(state, HasSubstr(expected.at(id)));
+  }
+  EXPECT_EQ(json("tune list linear[2048x1536]")["records"].size(), 1U);
+  EXPECT_EQ(json("tune list cols=57")["records"].size(), 0U);
+  // Other threads are another device to a tactic.
+  EXPECT_THAT(run("--threads 7 tune list").output, HasSubstr("0 used with these flags"));
+}
+
+TEST_F(TuneProgram, WhyTellsTheNextBestAndWhyOthersAreNotUsed) {
+  add(store(), here(576, 1'700'000'000'000));
+  add(store(), made_tactic(made_problem(576), 5));
+  const Outcome outcome = run("tune why 'linear[2048x576] q4_1'");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(
+      outcome.output,
+      AllOf(HasSubstr("linear(codec=q4_1, rows=2048, cols=576, layout=panels8, batch=1)\n"),
+            HasSubstr("taken: " + kernel_ + " (rows_at_once=4), 1.2 us +- 17 ns over 15 repeats; 3.1 % before tile_b"),
+            HasSubstr("beside stream: failed, no memory for its rows"),
+            HasSubstr("not taken: tile_a (rows_at_once=4), record "), HasSubstr("another device: measured on ")));
+  const Outcome absent = run("tune why linear[2048x577]");
+  EXPECT_EQ(absent.exit_code, 3);
+  EXPECT_THAT(absent.output, HasSubstr("no tactic in " + store() + " is for 'linear 2048x577'"));
+}
+
+// C20: layers beneath are shown and never written; a second folder to write is refused.
+TEST_F(TuneProgram, LayersLieBeneath) {
+  const std::string shipped = home_.path("shipped");
+  add(shipped, here(576, 9'000'000'000'000));
+  add(store(), here(576, 1));
+  const nlohmann::json records = json("tune list --tune-store " + shipped + ":ro linear")["records"];
+  ASSERT_EQ(records.size(), 2U);
+  for (const nlohmann::json& record : records) EXPECT_EQ(record["state"], record["layer"] == 0 ? "used" : "superseded");
+  const Outcome outcome = run("tune list --tune-store " + shipped + " --tune-store " + store());
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.output, HasSubstr("one is written to"));
+}
+
+TEST_F(TuneProgram, ExportAndImportCarryTacticsToAnotherHome) {
+  add(store(), here(576, 1));
+  add(store(), made_tactic(made_problem(1536), 5));
+  const std::string file = home_.path("all.tactics"), other = home_.path("other");
+  EXPECT_EQ(run("tune export --out " + file).output, file + ": 2 records\n");
+  EXPECT_EQ(run("tune import --tune-store " + other + " " + file).output,
+            other + ": 2 records added, 0 were there already\n");
+  EXPECT_EQ(run("tune import --tune-store " + other + " " + file).output,
+            other + ": 0 records added, 2 were there already\n");
+  EXPECT_THAT(run("tune diff " + other + " " + file).output,
+              HasSubstr("0 problems only in A, 0 only in B, 2 in both, 0 of them chosen otherwise"));
+  EXPECT_EQ(json("tune export --used --out " + file)["records"], 1);
+  EXPECT_EQ(run("tune export --out " + file + " nothing=so").exit_code, 3);
+
+  std::string bytes = testing::bytes_of(file);
+  bytes[bytes.size() / 2] ^= 1;
+  std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
+  const Outcome damaged = run("tune import " + file);
+  EXPECT_EQ(damaged.exit_code, 4);
+  EXPECT_THAT(damaged.output, HasSubstr(file + ": line 2 is damaged"));
+  EXPECT_THAT(run("tune import " + other).output, HasSubstr("is a folder; vernier tune merge takes folders"));
+}
+
+TEST_F(TuneProgram, MergeIsTheUnionAndNamesWhatIsDamaged) {
+  const std::string other = home_.path("other");
+  add(store(), here(1, 1));
+  add(other, here(1, 1));
+  add(other, here(2, 2));
+  const std::string broken = add(other, here(3, 3));
+  std::ofstream(other + "/records/" + broken + ".json", std::ios::trunc) << "half";
+  const Outcome outcome = run("tune merge " + other);
+  EXPECT_EQ(outcome.exit_code, 4);
+  EXPECT_THAT(outcome.output, AllOf(HasSubstr("1 records added, 1 were there already"), HasSubstr(broken + ".json")));
+  EXPECT_EQ(TacticFolder(store()).read()->entries.size(), 2U);
+  EXPECT_EQ(run("tune merge " + home_.path("nowhere")).exit_code, 3);
+}
+
+TEST_F(TuneProgram, DiffTellsOtherChoices) {
+  const std::string other = home_.path("other");
+  Tactic rival = here(1, 2);
+  rival.chosen.kernel = "float_tile_" + isa_;
+  add(store(), here(1, 1));
+  add(store(), here(2, 1));
+  add(other, rival);
+  add(other, here(3, 1));
+  const Outcome outcome = run("tune diff " + other);
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.output,
+              AllOf(HasSubstr("only in A: linear(codec=q4_1, rows=2048, cols=3"), HasSubstr("only in B: "),
+                    HasSubstr("float_tile_" + isa_ + " (rows_at_once=4) in A, " + kernel_)));
+}
+
+TEST_F(TuneProgram, PruneRemovesByRulesAlone) {
+  add(store(), here(576, 1));
+  const std::string newer = add(store(), here(576, 2));
+  const std::string foreign = add(store(), made_tactic(made_problem(1), 5));
+  const Outcome without = run("tune prune");
+  EXPECT_EQ(without.exit_code, 2);
+  EXPECT_THAT(without.output, HasSubstr("nothing to prune by"));
+  EXPECT_THAT(run("tune prune --superseded --misfits --dry-run").output, HasSubstr("2 of 3 records, "));
+  EXPECT_EQ(TacticFolder(store()).read()->entries.size(), 3U);
+  EXPECT_THAT(run("tune prune --superseded").output, HasSubstr("measured again later\n1 of 3 records removed"));
+  EXPECT_EQ(json("tune prune --misfits")["removed"], 1);
+  ASSERT_EQ(TacticFolder(store()).read()->entries.size(), 1U);
+  EXPECT_EQ(TacticFolder(store()).read()->entries[0].id, newer);
+  EXPECT_THAT(run("tune prune --max-bytes 1").output, Not(HasSubstr("0 of 1")));
+}
+
+}  // namespace
+}  // namespace vernier
