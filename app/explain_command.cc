@@ -1,12 +1,17 @@
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "app/commands.h"
 #include "app/device_flags.h"
 #include "app/model_flags.h"
+#include "app/tactic_sources.h"
 #include "checkpoint/checkpoint_binder.h"
 #include "models/registry.h"
+#include "tune/tactic_store.h"
 
 namespace vernier {
 namespace {
@@ -14,8 +19,10 @@ namespace {
 struct ExplainFlags {
   ModelFlags model;
   DeviceFlags device;
+  TuneStoreFlags store;
   int64_t rows = 1;
   int layer = -1;
+  bool tactics = false;
 };
 
 struct Line {
@@ -25,6 +32,7 @@ struct Line {
   Choice choice;
   std::string scale_origin;
   std::string experts;  // which of them a row meets
+  std::optional<Tactic> tactic = std::nullopt;
 };
 
 /// What explains a model: its parts, where they run, and what each layer keeps.
@@ -54,6 +62,31 @@ std::vector<Line> explain(const Explained& model, const ExplainFlags& flags) {
   return lines;
 }
 
+/// What the store knows of each problem, were it tuned.
+Status add_tactics(const ExplainFlags& flags, std::vector<Line>& lines) {
+  TRY_BIND(const BackendOptions options, flags.model.backend_options());
+  TRY_BIND(TacticScope scope, tactic_scope(options));
+  TRY_BIND(TunePlaces places, tune_places(flags.store));
+  TacticStoreOptions where;
+  where.folder = std::move(places.user);
+  where.layers = std::move(places.layers);
+  TacticStore store(std::move(scope), std::move(where));
+  for (Line& line : lines) {
+    if (const Tactic* found = store.find(tactic_key(line.choice.problem))) line.tactic = *found;
+  }
+  return {};
+}
+
+nlohmann::json to_json(const Tactic& tactic) {
+  return {{"kernel", tactic.chosen.kernel},
+          {"median_ns", tactic.time.median_ns},
+          {"spread_ns", tactic.time.spread_ns},
+          {"repeats", tactic.time.repeats},
+          {"tie", tactic.tie},
+          {"measured_at_ms", tactic.measured_at_ms},
+          {"version", tactic.version}};
+}
+
 nlohmann::json to_json(const Line& line) {
   nlohmann::json facts = nlohmann::json::object();
   for (const auto& fact : line.choice.problem.facts) facts[fact.name] = fact.value;
@@ -70,7 +103,8 @@ nlohmann::json to_json(const Line& line) {
           {"layout", line.choice.layout},
           {"scales", line.scale_origin},
           {"experts", line.experts},
-          {"candidates", candidates}};
+          {"candidates", candidates},
+          {"tactic", line.tactic ? to_json(*line.tactic) : nlohmann::json(nullptr)}};
 }
 
 /// A name of a tensor or a module without the number of its layer.
@@ -85,11 +119,18 @@ std::string without_layer(std::string names, int layer) {
   return names;
 }
 
+std::string describe(const Tactic& tactic) {
+  return fmt::format("{}, {} +- {} over {} repeats{}; measured {} UTC by {}", kernel_text(tactic.chosen),
+                     time_text(tactic.time.median_ns), time_text(tactic.time.spread_ns), tactic.time.repeats,
+                     lead_text(tactic), calendar_text(tactic.measured_at_ms), tactic.version);
+}
+
 /// All but the layer, as it is shown.
 std::string describe(const Line& line, int layer) {
   const Choice& choice = line.choice;
   std::string text = fmt::format("{}: {}\n    {}\n", line.op, choice.chosen().kernel, choice.problem.to_string());
   if (!choice.layout.empty()) text += fmt::format("    layout: {}\n", choice.layout);
+  if (line.tactic) text += fmt::format("    tactic: {}\n", describe(*line.tactic));
   if (!line.weights.empty()) text += fmt::format("    weights: {}\n", without_layer(line.weights, layer));
   if (!line.experts.empty()) text += fmt::format("    experts: {}\n", line.experts);
   if (!line.scale_origin.empty()) text += fmt::format("    scales: {}\n", without_layer(line.scale_origin, layer));
@@ -142,6 +183,19 @@ void print_totals(const std::vector<Line>& lines) {
   fmt::print("kernels: {}\n", text);
 }
 
+/// The problems without a tactic are told of once each: they are what tuning would measure.
+void print_untuned(const std::vector<Line>& lines) {
+  std::set<std::string> all, untuned;
+  for (const Line& line : lines) {
+    const std::string problem = line.choice.problem.to_string();
+    all.insert(problem);
+    if (!line.tactic) untuned.insert(problem);
+  }
+  fmt::print("tactics: known for {} of {} problems; no backend chooses by them yet\n", all.size() - untuned.size(),
+             all.size());
+  for (const std::string& problem : untuned) fmt::print("untuned: {}\n", problem);
+}
+
 Status print_lines(const std::string& path, const Features& features, const std::vector<Line>& lines,
                    const ExplainFlags& flags) {
   if (global_options().json) {
@@ -152,6 +206,7 @@ Status print_lines(const std::string& path, const Features& features, const std:
   }
   fmt::print("{} on {}: {} kernels, for steps of {} rows\n", path, features.device, features.isa, flags.rows);
   print_totals(lines);
+  if (flags.tactics) print_untuned(lines);
   print_folded(lines);
   return {};
 }
@@ -161,8 +216,9 @@ Error no_such_layer(const ExplainFlags& flags, size_t layers) {
 }
 
 Status print_explained(const Explained& model, const ExplainFlags& flags) {
-  const std::vector<Line> lines = explain(model, flags);
+  std::vector<Line> lines = explain(model, flags);
   if (lines.empty()) return no_such_layer(flags, model.caches.size());
+  if (flags.tactics) TRY_STATUS(add_tactics(flags, lines));
   return print_lines(model.path, model.backend.features(), lines, flags);
 }
 
@@ -198,6 +254,9 @@ Status explain_for_device(const ExplainFlags& flags) {
 
 Status run_explain(const ExplainFlags& flags) {
   if (flags.rows < 1) return invalid_argument("--rows {}: expected at least 1", flags.rows);
+  if (flags.device.given() && flags.tactics) {
+    return invalid_argument("--tactics tells of the device that is here; --device-features of one that is not");
+  }
   if (flags.device.given()) return explain_for_device(flags);
   TRY_BIND(const bool encoder, names_encoder(flags.model));
   if (encoder) {
@@ -222,6 +281,8 @@ void add_explain_command(CLI::App& app) {
   command->add_option("--rows", flags->rows, "Tokens of a step: 1 for decode, hundreds for prefill")
       ->capture_default_str();
   command->add_option("--layer", flags->layer, "This layer alone");
+  command->add_flag("--tactics", flags->tactics, "With what was measured of each problem, and what was not");
+  flags->store.add_to(*command);
   set_work(*command, [flags] { return run_explain(*flags); });
 }
 

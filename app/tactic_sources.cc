@@ -135,6 +135,16 @@ std::string calendar_text(int64_t since_1970_ms) {
   return fmt::format("{:%Y-%m-%d %H:%M}", fmt::gmtime(std::min(since_1970_ms / 1000, kMostSeconds)));
 }
 
+std::string lead_text(const Tactic& tactic) {
+  const auto next =
+      std::ranges::find_if(tactic.others, [](const TriedCandidate& tried) { return tried.time.repeats > 0; });
+  if (next == tactic.others.end()) return "; nothing else was timed";
+  if (tactic.tie) return fmt::format("; a tie with {}, and the first by name", next->named.kernel);
+  if (tactic.time.median_ns <= 0) return "";
+  return fmt::format("; {:.1f} % before {}", 100 * (next->time.median_ns / tactic.time.median_ns - 1),
+                     next->named.kernel);
+}
+
 bool matches(const StoredTactic& stored, std::span<const std::string> words) {
   return std::ranges::all_of(words, [&](const std::string& word) { return word_matches(stored, word); });
 }

@@ -43,6 +43,9 @@ std::string time_text(double ns);
 /// "2026-11-30 17:55" in UTC
 std::string calendar_text(int64_t since_1970_ms);
 
+/// By how much it is ahead: "; 3.1 % before tile_b", "; a tie with tile_b, and the first by name"
+std::string lead_text(const Tactic& tactic);
+
 /// Whether each word is the op, a fact ("cols=576") or a fact's value ("q4_1"), or the beginning of the record's id;
 /// "2048x576" is rows and columns. What a list shows of a problem finds it.
 bool matches(const StoredTactic& stored, std::span<const std::string> words);

@@ -128,17 +128,6 @@ Status run_tune_list(const TuneListFlags& flags) {
   return {};
 }
 
-/// "; 3.1 % before tile_b", "; a tie with tile_b, and the first by name"
-std::string lead_text(const Tactic& tactic) {
-  const auto next =
-      std::ranges::find_if(tactic.others, [](const TriedCandidate& tried) { return tried.time.repeats > 0; });
-  if (next == tactic.others.end()) return "; nothing else was timed";
-  if (tactic.tie) return fmt::format("; a tie with {}, and the first by name", next->named.kernel);
-  if (tactic.time.median_ns <= 0) return "";
-  return fmt::format("; {:.1f} % before {}", 100 * (next->time.median_ns / tactic.time.median_ns - 1),
-                     next->named.kernel);
-}
-
 void print_taken(const StoredTactic& stored) {
   const Tactic& tactic = stored.tactic;
   fmt::print("  taken: {}, {} +- {} over {} repeats{}\n", kernel_text(tactic.chosen), time_text(tactic.time.median_ns),

@@ -49,6 +49,11 @@ Result<std::unique_ptr<Backend>> make_backend(const BackendOptions& options) {
 }
 
 Result<TacticScope> tactic_scope(const BackendOptions& options) {
+  if (options.name == "auto") {
+    BackendOptions chosen = options;
+    TRY_BIND(chosen.name, choose_name(options.isa));
+    return tactic_scope(chosen);
+  }
   if (options.name == "cpu") return cpu_tactic_scope(options.isa, options.threads);
   return unsupported("backend {} measures no tactics; cpu does", options.name);
 }

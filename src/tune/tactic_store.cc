@@ -29,8 +29,11 @@ void TacticStore::learn(size_t layer, const TacticFolder& folder) {
     }
     return;
   }
+  bool may_move = layer == 0;
   for (const TacticFolder::Damage& damage : found->damaged) {
-    const bool moved = layer == 0 && set_aside(folder, damage);
+    // Where one cannot be moved, another would wait for the lock as long again: it is left to the next reader.
+    const bool moved = may_move && set_aside(folder, damage);
+    may_move = moved;
     log_warning("the tactic {}/records/{} is damaged and {}: {}", folder.root().string(), damage.name,
                 moved ? "set aside, to be measured again" : "not used", damage.what);
   }

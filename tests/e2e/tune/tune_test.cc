@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -169,6 +170,30 @@ TEST_F(TuneProgram, DiffTellsOtherChoices) {
   EXPECT_THAT(outcome.output,
               AllOf(HasSubstr("only in A: linear(codec=q4_1, rows=2048, cols=3"), HasSubstr("only in B: "),
                     HasSubstr("float_tile_" + isa_ + " (rows_at_once=4) in A, " + kernel_)));
+}
+
+// A problem is the same text to `explain` as to a record: what was measured of it is found there.
+TEST_F(TuneProgram, ExplainTellsWhatIsKnownOfAModelsProblems) {
+  const std::string model = testing::tiny_model("llama");
+  nlohmann::json lines = json("explain --tactics " + model);
+  ASSERT_FALSE(lines.empty());
+  const auto product =
+      std::ranges::find_if(lines, [](const nlohmann::json& line) { return line["problem"] == "linear"; });
+  ASSERT_NE(product, lines.end());
+  EXPECT_TRUE((*product)["tactic"].is_null());
+  Tactic tactic = here(1, 7);
+  tactic.problem = {"linear", {}};
+  for (const char* fact : {"codec", "rows", "cols", "batch", "numerics"}) {
+    tactic.problem.facts.push_back({fact, (*product)["facts"][fact]});
+  }
+  add(store(), tactic);
+  lines = json("explain --tactics " + model);
+  EXPECT_GE(std::ranges::count_if(lines, [](const nlohmann::json& line) { return line["tactic"].is_object(); }), 1);
+  const Outcome outcome = run("explain --tactics " + model);
+  EXPECT_THAT(outcome.output,
+              AllOf(HasSubstr("tactics: known for 1 of "), HasSubstr("\nuntuned: "),
+                    HasSubstr("    tactic: " + kernel_ + " (rows_at_once=4), 1.2 us +- 17 ns over 15")));
+  EXPECT_EQ(run("explain --tactics --device-features sm90 " + model).exit_code, 2);
 }
 
 TEST_F(TuneProgram, PruneRemovesByRulesAlone) {
