@@ -76,6 +76,7 @@ void Answer::start(std::vector<Request> requests) {
   if (ended_) return;
   feed_.hold(std::move(requests));
   feed();
+  if (!ended_) events_.response().owe_account();
 }
 
 void Answer::feed() {
@@ -86,7 +87,10 @@ void Answer::feed() {
 
 void Answer::take(size_t index, RequestUpdate update) {
   std::lock_guard lock(mutex_);
-  if (ended_) return;
+  if (ended_) {
+    if (update.last()) account_late(index, update.ledger);
+    return;
+  }
   if (!update.failed) count_prompt(index);
   if (!update.prompt.empty()) results_[index].prompt = std::move(update.prompt);
   take_tokens(index, update.tokens);
@@ -104,6 +108,12 @@ void Answer::count_prompt(size_t index) {
   if (prompts_counted_[prompt]) return;
   prompts_counted_[prompt] = true;
   metrics_.count_prompt(results_[index].prompt_tokens);
+}
+
+void Answer::account_late(size_t index, const RequestLedger& ledger) {
+  results_[index].ledger = whole_ledger(ledger);
+  feed_.ended(index);
+  if (left_ && feed_.idle()) events_.response().account(time_parts(longest_ledger(results_)));
 }
 
 RequestLedger Answer::whole_ledger(RequestLedger ledger) const {
@@ -162,6 +172,7 @@ void Answer::end_choice(size_t index, const Finished& finished, const RequestLed
   ChoiceResult& result = results_[index];
   if (finished.reason == FinishReason::kCancelled && !choice.told_all) {
     ended_ = true;  // not by this answer: the engine goes down
+    events_.response().account(time_parts(whole_ledger(ledger)));
     feed_.cancel_all();
     return writer_->fail(events_, ApiError::make(503, "the server is going down", "shutting_down"));
   }
@@ -223,7 +234,7 @@ void Answer::fail(const Error& error) {
 void Answer::client_gone() {
   std::lock_guard lock(mutex_);
   if (ended_) return;
-  ended_ = true;
+  ended_ = left_ = true;
   feed_.cancel_all();
   metrics_.count_aborted();
 }
@@ -231,7 +242,7 @@ void Answer::client_gone() {
 bool Answer::abort() {
   std::lock_guard lock(mutex_);
   if (ended_) return false;
-  ended_ = true;
+  ended_ = left_ = true;
   feed_.cancel_all();
   metrics_.count_aborted();
   writer_->fail(events_, ApiError::make(499, "the request was aborted", "aborted"));

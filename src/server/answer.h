@@ -52,6 +52,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
   void take(size_t index, RequestUpdate update);
   void take_tokens(size_t index, const std::vector<SampledToken>& tokens);
   void count_prompt(size_t index);
+  /// Of an answer that nobody waits for any more: told when the engine is done with its last choice.
+  void account_late(size_t index, const RequestLedger& ledger);
   /// The engine's ledger with what came before and after it: sums to the time since the request was received.
   RequestLedger whole_ledger(RequestLedger ledger) const;
   void tell(size_t index, std::vector<OutputDelta>& deltas);
@@ -75,6 +77,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   std::vector<bool> prompts_counted_;  // [prompts]
   size_t open_choices_ = 0;
   bool ended_ = false;  // answered, failed or given up: nothing more is told
+  bool left_ = false;   // given up
   int64_t start_ns_ = 0;
   int64_t first_token_ns_ = 0;
 };

@@ -392,13 +392,15 @@ void Connection::log_access(double seconds) {
   append_json_string(line, remote_);
   line += R"(,"request":)";
   append_json_string(line, std::string_view(request_line_).substr(0, 256));
-  line += fmt::format(R"(,"status":{},"bytes":{},"ms":{:.3f})", status, answer_bytes_, seconds * 1e3);
+  line += fmt::format(R"(,"status":{},"bytes":{})", status, answer_bytes_);
   if (refused) {
     line += R"(,"error":)";
     append_json_string(line, exchange_->refusal());
   }
-  line += time_parts_json(exchange_->time_parts(), seconds);
-  log(level, "{}}}", line);
+  // What a client has left takes time until the engine is done with it.
+  exchange_->report_time([level, since_ns = exchange_since_ns_, line = std::move(line)](const auto& parts) {
+    log(level, "{}{}}}", line, wall_time_json(parts, monotonic_ns() - since_ns));
+  });
 }
 
 void Connection::update_deadline() {

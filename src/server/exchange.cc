@@ -45,6 +45,10 @@ bool has_no_body(int status) {
 Exchange::Exchange(ExchangeFacts facts, std::shared_ptr<ExchangeOwner> owner)
     : facts_(std::move(facts)), owner_(std::move(owner)), probe_due_ns_(kNever), keep_alive_(facts_.keep_alive) {}
 
+Exchange::~Exchange() {
+  if (reporter_) reporter_({});
+}
+
 // The callers below hold the lock.
 
 void Exchange::wake() {
@@ -191,13 +195,32 @@ void Exchange::on_gone(std::function<void()> callback) {
 }
 
 void Exchange::account(std::vector<TimePart> parts) {
-  std::lock_guard lock(mutex_);
-  time_parts_ = std::move(parts);
+  Reporter report;
+  {
+    std::lock_guard lock(mutex_);
+    time_parts_ = parts;
+    owes_account_ = false;
+    report.swap(reporter_);
+  }
+  if (report) report(parts);
 }
 
-std::vector<TimePart> Exchange::time_parts() const {
+void Exchange::owe_account() {
   std::lock_guard lock(mutex_);
-  return time_parts_;
+  owes_account_ = time_parts_.empty();
+}
+
+void Exchange::report_time(Reporter report) {
+  std::vector<TimePart> parts;
+  {
+    std::lock_guard lock(mutex_);
+    if (owes_account_) {
+      reporter_ = std::move(report);
+      return;
+    }
+    parts = time_parts_;
+  }
+  report(parts);
 }
 
 std::string Exchange::refusal() const {
@@ -365,10 +388,11 @@ bool Exchange::failed() const {
   return failed_;
 }
 
-std::string time_parts_json(const std::vector<TimePart>& parts, double seconds) {
-  if (parts.empty()) return "";
-  std::string out = ",\"ledger\":{";
-  double left_ms = seconds * 1e3;
+std::string wall_time_json(const std::vector<TimePart>& parts, int64_t wall_ns) {
+  double left_ms = static_cast<double>(wall_ns) * 1e-6;
+  std::string out = fmt::format(",\"ms\":{:.3f}", left_ms);
+  if (parts.empty()) return out;
+  out += ",\"ledger\":{";
   for (const TimePart& part : parts) {
     const double ms = static_cast<double>(part.ns) * 1e-6;
     left_ms -= ms;

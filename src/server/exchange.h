@@ -18,9 +18,9 @@ class ExchangeOwner {
   virtual void wake() = 0;
 };
 
-/// `,"ledger":{...}` for the log: the parts that the route told, and the rest of the wall time, in which the client
-/// read.
-std::string time_parts_json(const std::vector<TimePart>& parts, double seconds);
+/// `,"ms":N,"ledger":{...}` for the log: the wall time, and of it the parts that the route told and the rest, in which
+/// the client read.
+std::string wall_time_json(const std::vector<TimePart>& parts, int64_t wall_ns);
 
 /// What an exchange must know of its request and of the server's limits.
 struct ExchangeFacts {
@@ -39,6 +39,7 @@ struct ExchangeFacts {
 class Exchange : public ResponseStream {
  public:
   Exchange(ExchangeFacts facts, std::shared_ptr<ExchangeOwner> owner);
+  ~Exchange() override;
 
   bool send(HttpResponse response) override;
   bool begin(int status, HeaderList headers) override;
@@ -47,6 +48,7 @@ class Exchange : public ResponseStream {
   bool gone() const override;
   void on_gone(std::function<void()> callback) override;
   void account(std::vector<TimePart> parts) override;
+  void owe_account() override;
   const std::string& request_id() const override { return facts_.request_id; }
 
   /// No route can answer any more: an error stands in for the answer or the rest of it.
@@ -81,7 +83,9 @@ class Exchange : public ResponseStream {
   bool lagged() const;
   /// It is, or ends with, an error of the server's.
   bool failed() const;
-  std::vector<TimePart> time_parts() const;
+  using Reporter = std::function<void(const std::vector<TimePart>& parts)>;
+  /// Calls `report` once with what the route accounted for: at once, or when that is told, in whichever thread.
+  void report_time(Reporter report);
   /// Why the request was refused, where it was.
   std::string refusal() const;
 
@@ -106,6 +110,8 @@ class Exchange : public ResponseStream {
   Phase phase_ = Phase::kOpen;
   int status_ = 0;
   std::vector<TimePart> time_parts_;
+  bool owes_account_ = false;
+  Reporter reporter_;    // waits for time_parts_
   std::string refusal_;  // the body that said so
   HeaderList held_;      // fields of a begun answer
   std::string framed_;   // to be sent as it is

@@ -21,6 +21,7 @@ class RequestFeed {
   void hold(std::vector<Request> requests);
   /// Submits what may go in now, in order. Fails where the first is refused, or one that could never run.
   Status submit(const MakeSink& sink);
+  bool idle() const { return inside_ == 0; }
   /// The engine is done with this one; `submit` again.
   void ended(size_t index);
   void cancel(size_t index);

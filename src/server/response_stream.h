@@ -56,6 +56,8 @@ class ResponseStream {
 
   /// Where its time went until now, since its request was received: for the log, which adds the client's part.
   virtual void account(std::vector<TimePart> parts) = 0;
+  /// `account` follows even where the client leaves before: the log waits for it.
+  virtual void owe_account() = 0;
 
   virtual const std::string& request_id() const = 0;
 };

@@ -176,6 +176,23 @@ class Serve(unittest.TestCase):
         self.assertEqual(set(ledger), {f"{part}_ms" for part in ("queue", "prefill", "waiting", "decode", "padding",
                                                                  "preemption", "client")})
 
+    def test_the_ledger_of_a_client_that_left_is_in_the_log(self):
+        for stream in (False, True):
+            name = f"left-{stream}"
+            body = json.dumps({"model": "tiny", "prompt": "[slow]", "max_tokens": 30, "stream": stream})
+            with socket.create_connection(("127.0.0.1", self.server.port)) as wire:
+                head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nX-Request-Id: {name}\r\nContent-Length: {len(body)}\r\n\r\n"
+                wire.sendall((head + body).encode())
+                time.sleep(0.4)
+                wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+            deadline = time.monotonic() + 5
+            while not (lines := [l for l in self.server.log_lines() if l["request_id"] == name]) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            ledger = lines[0]["ledger"]
+            self.assertAlmostEqual(sum(ledger.values()), lines[0]["ms"], delta=0.01)
+            self.assertGreater(ledger["decode_ms"], 100)
+            self.assertLess(lines[0]["ms"], 1400)
+
     def run_client(self, *arguments):
         done = subprocess.run([PROGRAM, *arguments, "--url", f"http://127.0.0.1:{self.server.port}"], capture_output=True,
                               text=True, timeout=120)

@@ -27,6 +27,7 @@ class SentAnswer : public ResponseStream {
   bool gone() const override { return false; }
   void on_gone(std::function<void()>) override {}
   void account(std::vector<TimePart>) override {}
+  void owe_account() override {}
   const std::string& request_id() const override { return id_; }
 
   HttpResponse sent;

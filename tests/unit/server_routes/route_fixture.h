@@ -48,6 +48,7 @@ class RecordedAnswer : public ResponseStream {
   bool gone() const override { return gone_; }
   void on_gone(std::function<void()> callback) override { on_gone_ = std::move(callback); }
   void account(std::vector<TimePart> parts) override { parts_ = std::move(parts); }
+  void owe_account() override {}
   const std::string& request_id() const override { return id_; }
 
   /// The client closes its socket.
