@@ -10,6 +10,7 @@
 #include "app/text_tokens.h"
 #include "audit/calibrate.h"
 #include "base/progress.h"
+#include "base/unfinished_output.h"
 
 namespace vernier {
 namespace {
@@ -144,6 +145,7 @@ void add_calibrate_command(CLI::App& app) {
       ->capture_default_str();
   command->add_flag("--overwrite", flags->overwrite, "Replaces what stands at --out");
   set_work(*command, [flags]() -> Status {
+    UnfinishedOutput::remove_on_signals();
     TRY_BIND(flags->options.stored, scaled_type(flags->dtype));
     flags->options.per_head = flags->granularity == "head";
     return run_calibrate(*flags);

@@ -8,6 +8,7 @@
 #include "app/model_flags.h"
 #include "app/output_file.h"
 #include "base/progress.h"
+#include "base/unfinished_output.h"
 #include "checkpoint/safetensors.h"
 
 namespace vernier {
@@ -148,7 +149,10 @@ void add_logits_command(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 30));
   command->add_option("--generate", flags->generate, "Also write this many greedy tokens as greedy.0, ...")
       ->check(CLI::Range(1, 1 << 20));
-  set_work(*command, [flags] { return run_logits(*flags); });
+  set_work(*command, [flags] {
+    UnfinishedOutput::remove_on_signals();
+    return run_logits(*flags);
+  });
 }
 
 }  // namespace vernier

@@ -9,6 +9,7 @@
 #include "audit/quantise_checkpoint.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
+#include "base/unfinished_output.h"
 
 namespace vernier {
 namespace {
@@ -120,7 +121,10 @@ void add_quantize_command(CLI::App& app) {
       ->transform(CLI::AsSizeValue(false));
   command->add_flag("--allow-requantize", flags->requantise, "Decodes a checkpoint that is quantised already");
   command->add_flag("--overwrite", flags->overwrite, "Replaces what stands at --out");
-  set_work(*command, [flags] { return run_quantize(*flags); });
+  set_work(*command, [flags] {
+    UnfinishedOutput::remove_on_signals();
+    return run_quantize(*flags);
+  });
 }
 
 }  // namespace vernier

@@ -5,6 +5,7 @@
 
 #include "audit/model_writer.h"
 #include "audit/output_place.h"
+#include "base/unfinished_output.h"
 #include "checkpoint/byte_reader.h"
 #include "checkpoint/scale_tensor.h"
 #include "models/encoder.h"
@@ -125,14 +126,10 @@ Result<LoadReport> stream_weights(const Checkpoint& checkpoint, CheckpointBinder
 
 Result<QuantiseSummary> quantise_checkpoint(const Checkpoint& checkpoint, const QuantiseJob& job) {
   TRY_BIND(const OutputPlace place, OutputPlace::make(job.out, checkpoint, job.overwrite));
-  std::error_code ignored;
-  fs::remove_all(place.partial(), ignored);
-  Result<QuantiseSummary> written = write_to(place.partial(), checkpoint, job);
-  if (written.ok()) {
-    if (Status placed = place.put(); !placed.ok()) written = placed.error();
-  }
-  if (!written.ok()) fs::remove_all(place.partial(), ignored);
-  return written;
+  UnfinishedOutput unfinished(place.partial());
+  TRY_BIND(QuantiseSummary summary, write_to(place.partial(), checkpoint, job));
+  TRY_STATUS(unfinished.put([&] { return place.put(); }));
+  return summary;
 }
 
 }  // namespace vernier

@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 
+#include "base/unfinished_output.h"
 #include "checkpoint/byte_reader.h"
 #include "checkpoint/strict_json.h"
 
@@ -125,13 +126,14 @@ Status CacheScaleFile::write() const {
                         {"kv_cache", {{"dtype", type}, {"scaling_factor", {{"0", std::move(of_layers)}}}}}};
   // A file appears whole or not at all.
   const std::string partial = path + ".partial";
+  UnfinishedOutput unfinished(partial);
   std::ofstream out(partial, std::ios::binary | std::ios::trunc);
   out << tree.dump(1) << '\n';
   out.close();
-  if (out && std::rename(partial.c_str(), path.c_str()) == 0) return {};
-  const int cause = errno;
-  std::remove(partial.c_str());
-  return make_error(ErrorCode::kInternal, "cannot write {}: {}", path, std::strerror(cause));
+  return unfinished.put([&]() -> Status {
+    if (out && std::rename(partial.c_str(), path.c_str()) == 0) return {};
+    return make_error(ErrorCode::kInternal, "cannot write {}: {}", path, std::strerror(errno));
+  });
 }
 
 }  // namespace vernier

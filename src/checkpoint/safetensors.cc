@@ -9,8 +9,10 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
+#include "base/unfinished_output.h"
 #include "checkpoint/byte_reader.h"
 #include "checkpoint/strict_json.h"
 
@@ -251,6 +253,8 @@ Status write_safetensors(const std::string& path, std::span<const NamedNumbers> 
   const bool in_place = fs::exists(there) && !fs::is_regular_file(there);
   const std::string target = fs::is_regular_file(there) ? fs::canonical(path, failure).string() : path;
   const std::string written = in_place ? target : target + ".partial";
+  std::optional<UnfinishedOutput> unfinished;
+  if (!in_place) unfinished.emplace(written);
   std::ofstream out(written, std::ios::binary | std::ios::trunc);
   out.write(reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes);
   out.write(text.data(), static_cast<std::streamsize>(text.size()));
@@ -259,12 +263,11 @@ Status write_safetensors(const std::string& path, std::span<const NamedNumbers> 
               static_cast<std::streamsize>(tensor.bytes().size()));
   }
   out.close();
-  if (!out || (!in_place && std::rename(written.c_str(), target.c_str()) != 0)) {
-    int cause = errno;
-    if (!in_place) std::remove(written.c_str());
-    return make_error(ErrorCode::kInternal, "cannot write {}: {}", path, std::strerror(cause));
-  }
-  return {};
+  const auto give_name = [&]() -> Status {
+    if (out && (in_place || std::rename(written.c_str(), target.c_str()) == 0)) return {};
+    return make_error(ErrorCode::kInternal, "cannot write {}: {}", path, std::strerror(errno));
+  };
+  return unfinished ? unfinished->put(give_name) : give_name();
 }
 
 }  // namespace vernier

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "base/result.h"
+
+namespace vernier {
+
+/// A file or a folder that is being written under a passing name. It is removed when this goes before `put` has given
+/// it its own, and where the program called `remove_on_signals` also when SIGINT, SIGTERM or SIGHUP ends it. Any
+/// thread.
+class UnfinishedOutput {
+ public:
+  /// Removes what an earlier run left there, and says so.
+  explicit UnfinishedOutput(std::filesystem::path path);
+  ~UnfinishedOutput();
+  UnfinishedOutput(const UnfinishedOutput&) = delete;
+  UnfinishedOutput& operator=(const UnfinishedOutput&) = delete;
+
+  /// Runs `give_name`; no signal ends the program meanwhile.
+  Status put(const std::function<Status()>& give_name);
+
+  /// For a program's commands that write: handles the three signals from now on, but for those that are ignored.
+  static void remove_on_signals();
+
+ private:
+  const std::filesystem::path path_;
+};
+
+}  // namespace vernier
