@@ -105,9 +105,27 @@ struct Row {
   std::string name;
   double BenchRates::*rate;
   double work;  ///< bytes read or operations done for a token
-  double MachineLimits::*limit;
+  std::function<double(const MachineLimits&)> limit;
   std::string_view limit_name;
 };
+
+/// Of the parameters that multiply every token, the share whose products a step of `rows` computes in float32.
+double float_share(const LoadedModel& model, int64_t rows) {
+  const auto in_floats = [](const Choice& choice) {
+    const std::string& kernel = choice.chosen().kernel;
+    return kernel.starts_with("float_") || kernel.starts_with("fp8_stream") || kernel.starts_with("fp8_tile");
+  };
+  double all = 0, floats = 0;
+  for (const DecoderPart& part : model.decoder().parts()) {
+    if (part.matrix == nullptr || part.op == "embed" || part.op == "head") continue;
+    const double parameters = part.matrices_of_row() * static_cast<double>(part.matrix->rows() * part.matrix->cols());
+    const std::vector<Choice> choices = model.backend().explain_linear(*part.matrix, part.rows_of(rows));
+    all += parameters;
+    floats += parameters * static_cast<double>(std::ranges::count_if(choices, in_floats)) /
+              static_cast<double>(std::max<size_t>(choices.size(), 1));
+  }
+  return all > 0 ? floats / all : 0;
+}
 
 double best(const std::vector<Round>& rounds, const std::function<double(const Round&)>& value) {
   double most = 0;
@@ -123,28 +141,34 @@ double median(std::vector<double> values) {
 std::vector<Row> rows_of(const LoadedModel& model, const SequenceRunner& runner, const BenchShape& shape) {
   const auto weights = static_cast<double>(model.bytes_read_per_token());
   const double ops = 2.0 * static_cast<double>(model.product_parameters());
+  const double floats = float_share(model, shape.prefill_tokens);
+  const auto compute = [floats](const MachineLimits& m) {
+    return 1 / (floats / m.f32_ops_per_s + (1 - floats) / m.int8_ops_per_s);
+  };
+  const std::string_view compute_name = floats == 0 ? "int8" : floats == 1 ? "f32" : "f32 and int8";
+  const auto read = [](const MachineLimits& m) { return m.read_bytes_per_s; };
   const auto kv = static_cast<double>(runner.cache_bytes_read_at(shape.depth_tokens + shape.decode_tokens / 2));
-  return {{fmt::format("prefill {}", shape.prefill_tokens), &BenchRates::prefill_tokens_per_s, ops,
-           &MachineLimits::int8_ops_per_s, "int8"},
-          {"decode, empty cache", &BenchRates::decode_tokens_per_s, weights, &MachineLimits::read_bytes_per_s, "read"},
-          {fmt::format("decode at {}", shape.depth_tokens), &BenchRates::deep_decode_tokens_per_s, weights + kv,
-           &MachineLimits::read_bytes_per_s, "read"},
-          {fmt::format("prefill {} at {}", shape.prefill_tokens, shape.depth_tokens),
-           &BenchRates::deep_prefill_tokens_per_s, ops, &MachineLimits::int8_ops_per_s, "int8"}};
+  return {
+      {fmt::format("prefill {}", shape.prefill_tokens), &BenchRates::prefill_tokens_per_s, ops, compute, compute_name},
+      {"decode, empty cache", &BenchRates::decode_tokens_per_s, weights, read, "read"},
+      {fmt::format("decode at {}", shape.depth_tokens), &BenchRates::deep_decode_tokens_per_s, weights + kv, read,
+       "read"},
+      {fmt::format("prefill {} at {}", shape.prefill_tokens, shape.depth_tokens),
+       &BenchRates::deep_prefill_tokens_per_s, ops, compute, compute_name}};
 }
 
 void print_table(const std::vector<Row>& rows, const std::vector<Round>& rounds, const std::string& against) {
-  fmt::print("\n{:<22}{:>16}{:>14}", "", "vernier", "of limit");
+  fmt::print("\n{:<22}{:>16}{:>22}", "", "vernier", "of limit");
   if (!against.empty()) fmt::print("{:>16}{:>10}", against, "ratio");
   fmt::print("\n");
   for (const Row& row : rows) {
-    auto share = [&](const Round& r) { return r.ours.*row.rate * row.work / (r.limits.*row.limit); };
+    auto share = [&](const Round& r) { return r.ours.*row.rate * row.work / row.limit(r.limits); };
     std::vector<double> shares, ratios;
     for (const Round& r : rounds) {
       shares.push_back(share(r));
       if (r.peer) ratios.push_back(r.ours.*row.rate / (*r.peer.*row.rate));
     }
-    fmt::print("{:<22}{:>10.1f} tok/s{:>8.0f} % {:<4}", row.name,
+    fmt::print("{:<22}{:>10.1f} tok/s{:>8.0f} % {:<12}", row.name,
                best(rounds, [&](const Round& r) { return r.ours.*row.rate; }), 100 * median(shares), row.limit_name);
     if (!against.empty()) {
       fmt::print("{:>9.1f} tok/s{:>9.2f}x", best(rounds, [&](const Round& r) { return *r.peer.*row.rate; }),

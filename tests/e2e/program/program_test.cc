@@ -127,6 +127,20 @@ TEST(EndToEnd, BenchTellsWhatItMeasuresNow) {
   }
 }
 
+// What a kernel multiplies in float32 is measured by the rate of those operations, not by that of int8.
+TEST(EndToEnd, BenchDividesByTheLimitThatItsKernelsCanReach) {
+  const std::string shape = " --rounds 1 --prefill 16 --decode 2 --depth 4";
+  const auto limit_of = [&](const std::string& flags) {
+    const Outcome outcome = vernier("bench " + flags + shape);
+    const size_t row = outcome.output.find("prefill 16 "), percent = outcome.output.find(" % ", row);
+    if (row == std::string::npos || percent == std::string::npos) return outcome.output;
+    return outcome.output.substr(percent + 3, outcome.output.find_first_of(" \n", percent + 3) - percent - 3);
+  };
+  EXPECT_EQ(limit_of(tiny_model("llama-fp8-block") + " --numerics exact"), "f32");
+  EXPECT_EQ(limit_of(tiny_model("llama") + " --numerics exact"), "f32");
+  EXPECT_EQ(limit_of(tiny_model("llama") + " --quantization q8_0"), "int8");
+}
+
 TEST(EndToEnd, ServeNamesTheFlagThatStandsInItsWay) {
   const int taken = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
