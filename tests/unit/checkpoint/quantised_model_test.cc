@@ -210,6 +210,23 @@ TEST_F(QuantisedModelTest, CacheScalesInEverySpellingAreListedWithTheirOrigin) {
   EXPECT_THAT(bind(), HasSubstr("kk_scale"));
 }
 
+// LongCat-Flash: each of a stored layer's two attentions is a layer of the cache.
+TEST_F(QuantisedModelTest, CacheScalesOfSeveralAttentionsOfALayerKeepTheirOwn) {
+  extra_ = {{"model.layers.0.self_attn.0.k_scale", {0.3f}},
+            {"model.layers.0.self_attn.1.k_scale", {0.6f}},
+            {"model.layers.1.self_attn.1.attn.kv_scale", {1.7f}},
+            {"model.layers.1.self_attn.0.k_proj.output_scale", {0.9f}}};
+  write(kFp8);
+  ASSERT_EQ(bind(), "no error");
+  EXPECT_EQ(cache_table(), "0k 0.3 1k 0.6 2k 0.9 3k 1.7 3v 1.7 ");
+  EXPECT_THAT(binder_->report().to_string(), HasSubstr("from model.layers.1.self_attn.1.attn.kv_scale"));
+
+  extra_ = {{"model.layers.0.self_attn.1.k_scale", {0.6f}}, {"model.layers.1.self_attn.k_scale", {0.3f}}};
+  write(kFp8);
+  EXPECT_THAT(bind(),
+              AllOf(HasSubstr("layers.1.self_attn.k_scale"), HasSubstr("which of the 2 attentions of layer 1")));
+}
+
 // A05: names are sorted by their role, whatever order the tensors stand in.
 TEST_F(QuantisedModelTest, TheOrderOfTensorsDoesNotMatter) {
   extra_ = {{"model.layers.0.self_attn.k_proj.k_scale", {0.3f}},
