@@ -133,6 +133,7 @@ void CudaAttention::attend_by_tiles(const cuda::AttendCall& call, const AttnSpec
   const int32_t at_once = plan.rows_at_once == 0 ? call.rows.rows : plan.rows_at_once;
   if (plan.rows_at_once > 0) {
     tiles.ranges = ranges;
+    tiles.each = plan.each;
     tiles.parts = parts_.reserve<float>(device_, queue_, plan.part_numbers, "attention's parts");
     const int64_t counters =
         int64_t{at_once} * cuda::tile_groups(spec.heads, spec.kv_heads) * (cuda::tile_spans(ranges) + 1);

@@ -15,6 +15,7 @@ constexpr int64_t kMostRouteBytes = 40 * 1024;  // of the 48 KB that every chip 
 constexpr int64_t kFewRowHeads = 1024;          // below, blocks that walk would leave processors idle
 constexpr int64_t kMostPartNumbers = 16 << 20;  // 64 MB
 constexpr int64_t kMostGridRows = 65535;
+constexpr int64_t kFilledBlocks = 256;  // about two for each of its processors
 constexpr int64_t kEnoughBlocks = 396;  // three for each processor of an H200: more ranges side by side gain nothing
 
 Reason can() {
@@ -99,7 +100,10 @@ AttendPlan plan_attend_tiles(int32_t rows, const AttnSpec& spec, int32_t ranges)
   if (ranges == 1 || int64_t{rows} * cuda::tile_groups(spec.heads, spec.kv_heads) >= kEnoughBlocks) return {};
   const int64_t each = cuda::tile_part_numbers(spec.heads, spec.head_dim, ranges);
   const int64_t at_once = std::clamp<int64_t>(kMostPartNumbers / each, 1, rows);
-  return {static_cast<int32_t>(at_once), at_once * each};
+  // A block that walks several has the next one's keys on their way; but first every processor has a block.
+  const int64_t blocks = at_once * cuda::tile_groups(spec.heads, spec.kv_heads) * ranges;
+  const auto walked = static_cast<uint32_t>(std::clamp<int64_t>(blocks / kFilledBlocks, 1, cuda::kSpanRanges));
+  return {static_cast<int32_t>(at_once), at_once * each, static_cast<int32_t>(std::bit_floor(walked))};
 }
 
 // What a kernel cannot do at all was refused before anybody asks why it was chosen: by make_ops and make_kv.

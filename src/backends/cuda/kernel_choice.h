@@ -28,6 +28,7 @@ int32_t shared_ranges(int32_t ranges);
 struct AttendPlan {
   int32_t rows_at_once = 0;  ///< 0: a block walks a row's ranges; else they are side by side, for so many rows
   int64_t part_numbers = 0;  ///< of scratch
+  int32_t each = 1;          ///< ranges that a block takes where they are side by side
 };
 AttendPlan plan_attend(int32_t rows, int32_t heads, int32_t head_dim, int32_t ranges);
 /// The same where query heads of a KV head share a block.

@@ -85,7 +85,11 @@ struct TileRow {
   Visible visible;
   int32_t lane, warp;
   uint32_t keys[4][Shape::kKeyChunks][Shape::kKeyWords];
+  using Values = uint32_t[2][4][Shape::kValueWords];
+  Values values;       // the first numbers of the leaf's
   int64_t place = -1;  // of the lane's key; below 0: not seen
+  const int32_t* blocks;
+  int32_t first_block_position, first_new;  // positions from there on are of this step
 
   __device__ TileRow(const AttendTilesCall& of, TileMemory<S, kDim>& shared, float* more)
       : call(of),
@@ -100,29 +104,60 @@ struct TileRow {
     kv_head = at / tiles;
     first_head = kv_head * group + first;
     heads = min(kTileHeads, group - first);
+    blocks = of.of.table.blocks + of.of.table.begin[visible.sequence];
+    first_block_position = of.of.table.first_position[visible.sequence];
+    first_new = of.of.rows.first_position[visible.sequence];
   }
 
   __device__ int32_t leaf(int32_t range) const { return range * kRangeKeys + warp * kLeafKeys; }
-  /// Whether nothing in the warp's leaf is of this step.
-  __device__ bool is_old(int32_t range) const {
-    return min(leaf(range) + kLeafKeys, visible.end) <= call.of.rows.first_position[visible.sequence];
+  __device__ int64_t find_place(int32_t range) const {
+    const int32_t position = leaf(range) + lane, each = call.of.table.block_tokens;
+    if (position < visible.begin || position >= visible.end) return -1;
+    const int32_t before = position - first_block_position, block = before / each;
+    const int32_t token = before - block * each;  // the first position is a multiple of a block
+    return ((int64_t{blocks[block]} * call.of.kv_heads + kv_head) * each + token) * kDim;
   }
 
-  __device__ void load_keys(int32_t range) {
-    const int32_t position = leaf(range) + lane;
-    place = -1;
-    if (position >= visible.begin && position < visible.end) {
-      place = kv_offset(call.of.keys, slot_of(call.of.table, visible.sequence, position), kv_head);
+  /// Asks for the lane's key and value as far as the second level of cache.
+  __device__ void prefetch(int64_t at, bool key_too) const {
+    if (at < 0) return;
+#pragma unroll
+    for (int i = 0; i < kDim * Shape::kBytes; i += 128) {
+      if (key_too) asm volatile("prefetch.global.L2 [%0];" ::"l"(call.of.keys.codes + at * Shape::kBytes + i));
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(call.of.values.codes + at * Shape::kBytes + i));
     }
+  }
+
+  /// Of a leaf, keys and their first values before a position or from it on; `clear`: the others become 0.
+  __device__ void load(int32_t range, int32_t from, int32_t to, bool clear) {
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
-      const int64_t from = __shfl_sync(0xFFFFFFFFu, place, 8 * n + lane / 4);
+      const int64_t at = __shfl_sync(0xFFFFFFFFu, place, 8 * n + lane / 4);
+      const int32_t position = leaf(range) + 8 * n + lane / 4;
+      const bool wanted = at >= 0 && position >= from && position < to;
 #pragma unroll
       for (int c = 0; c < Shape::kKeyChunks; ++c) {
 #pragma unroll
-        for (int i = 0; i < Shape::kKeyWords; ++i) keys[n][c][i] = 0;
-        if (from >= 0) {
-          load_words(call.of.keys.codes + (from + (4 * c + lane % 4) * Shape::kKeyRun) * Shape::kBytes, keys[n][c]);
+        for (int i = 0; i < Shape::kKeyWords; ++i) keys[n][c][i] = clear ? 0 : keys[n][c][i];
+        if (wanted) {
+          load_words(call.of.keys.codes + (at + (4 * c + lane % 4) * Shape::kKeyRun) * Shape::kBytes, keys[n][c]);
+        }
+      }
+    }
+    load_values(range, 0, from, to, clear, values);
+  }
+  __device__ void load_values(int32_t range, int chunk, int32_t from, int32_t to, bool clear, Values& into) const {
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const int32_t key = 16 * step + k / 2 * 8 + lane % 4 * 2 + k % 2, position = leaf(range) + key;
+        const int64_t at = __shfl_sync(0xFFFFFFFFu, place, key);
+#pragma unroll
+        for (int i = 0; i < Shape::kValueWords; ++i) into[step][k][i] = clear ? 0 : into[step][k][i];
+        if (at >= 0 && position >= from && position < to) {
+          load_words(call.of.values.codes + (at + (8 * chunk + lane / 4) * Shape::kValueRun) * Shape::kBytes,
+                     into[step][k]);
         }
       }
     }
@@ -230,33 +265,15 @@ struct TileRow {
     }
   }
 
-  using Values = uint32_t[2][4][Shape::kValueWords];
-  __device__ void load_values(int chunk, Values& values) const {
-#pragma unroll
-    for (int step = 0; step < 2; ++step) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        const int64_t from = __shfl_sync(0xFFFFFFFFu, place, 16 * step + k / 2 * 8 + lane % 4 * 2 + k % 2);
-#pragma unroll
-        for (int i = 0; i < Shape::kValueWords; ++i) values[step][k][i] = 0;
-        if (from >= 0) {
-          load_words(call.of.values.codes + (from + (8 * chunk + lane / 4) * Shape::kValueRun) * Shape::kBytes,
-                     values[step][k]);
-        }
-      }
-    }
-  }
-
   /// Powers times values, to shared memory.
-  __device__ void mix(int chunk, const uint32_t (&powers)[2][4], const uint32_t (&rest)[2][4],
-                      const Values& values) const {
+  __device__ void mix(int chunk, const uint32_t (&powers)[2][4], const uint32_t (&rest)[2][4], const Values& of) const {
     float sums[Shape::kValueRun][4] = {};
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
 #pragma unroll
       for (int j = 0; j < Shape::kValueRun; ++j) {
-        const uint32_t b0 = two_of_rows<S>(values[step][0], values[step][1], j);
-        const uint32_t b1 = two_of_rows<S>(values[step][2], values[step][3], j);
+        const uint32_t b0 = two_of_rows<S>(of[step][0], of[step][1], j);
+        const uint32_t b1 = two_of_rows<S>(of[step][2], of[step][3], j);
         multiply_tiles<Shape::kBF16>(sums[j], powers[step], b0, b1);
         if constexpr (Shape::kBF16) multiply_tiles<Shape::kBF16>(sums[j], rest[step], b0, b1);
       }
@@ -281,10 +298,11 @@ struct TileRow {
       if (lane < kTileHeads) memory.exponent[warp][lane] = -INFINITY;
       return;
     }
-    Values values;
-    load_values(0, values);
     float scores[4][2];
     dot_keys(scores);
+    // What keys took is free for more values.
+    Values more[2];
+    if constexpr (Shape::kValueChunks > 1) load_values(range, 1, 0, INT32_MAX, true, more[1]);
     take_softmax(range, scores);
     uint32_t powers[2][4], rest[2][4] = {};
 #pragma unroll
@@ -295,8 +313,12 @@ struct TileRow {
     }
 #pragma unroll
     for (int chunk = 0; chunk < Shape::kValueChunks; ++chunk) {
-      if (chunk > 0) load_values(chunk, values);
-      mix(chunk, powers, rest, values);
+      if (chunk == 0) {
+        mix(chunk, powers, rest, values);
+      } else {
+        mix(chunk, powers, rest, more[chunk % 2]);
+      }
+      if (chunk + 2 < Shape::kValueChunks) load_values(range, chunk + 2, 0, INT32_MAX, true, more[chunk % 2]);
     }
   }
 
@@ -361,14 +383,12 @@ struct TileRow {
     return memory.arrived == static_cast<uint32_t>(count - 1);
   }
 
-  __device__ void join_parts(int32_t range) const {
+  /// This block's ranges have been put: joins those of a span, and all spans, where it is the last to come.
+  __device__ void join_parts(int32_t span) const {
     const int32_t first = visible.first_range(), end = visible.end_range(), first_span = first / kSpanRanges;
-    const int32_t span = range / kSpanRanges, spans = (end - 1) / kSpanRanges - first_span + 1;
-    for (int i = 0; i < Shape::kOwn; ++i) {
-      if (owns(i)) put(i, range - first, range_sum(i));
-    }
+    const int32_t spans = (end - 1) / kSpanRanges - first_span + 1;
     const int32_t from = max(first, span * kSpanRanges), to = min(end, (span + 1) * kSpanRanges);
-    if (!is_last(span - first_span, to - from)) return;
+    if (!is_last(span - first_span, (to - 1) / call.each - from / call.each + 1)) return;
     for (int i = 0; i < Shape::kOwn; ++i) {
       if (!owns(i)) continue;
       SoftmaxSum sum, all;
@@ -384,20 +404,36 @@ struct TileRow {
     for (int i = 0; i < Shape::kOwn; ++i) {
       if (!owns(i)) continue;
       SoftmaxSum all;
+#pragma unroll 4
       for (int32_t of = 0; of < spans; ++of) all.join(get(i, call.ranges + of));
       finish(i, all);
     }
   }
 
-  /// All of a row's ranges, one after another.
-  __device__ void walk() {
+  /// Ranges one after another, the first of which is loaded; what `take(range)` does sees a range's sums.
+  template <class Take>
+  __device__ void walk(int32_t range, int32_t end, Take take) {
+    int64_t next = range + 1 < end ? find_place(range + 1) : -1;
+    for (; range < end; ++range) {
+      // A range ahead: what is loaded next is then on its way from far memory for as long as this one takes.
+      prefetch(next, true);
+      const int64_t after = range + 2 < end ? find_place(range + 2) : -1;
+      attend_leaf(range);
+      place = next;
+      next = after;
+      if (range + 1 < end) load(range + 1, 0, INT32_MAX, true);
+      __syncthreads();
+      take(range);
+      if (range + 1 < end) __syncthreads();  // shared memory is used again
+    }
+  }
+
+  /// All of a row's.
+  __device__ void walk_row() {
     SoftmaxSum span[Shape::kOwn], all[Shape::kOwn];
     const int32_t end = visible.end_range();
-    for (int32_t range = visible.first_range(); range < end; ++range) {
-      attend_leaf(range);
-      __syncthreads();
+    walk(visible.first_range(), end, [&](int32_t range) {
       const bool span_ends = range + 1 == end || (range + 1) % kSpanRanges == 0;
-      if (range + 1 < end) load_keys(range + 1);
 #pragma unroll
       for (int i = 0; i < Shape::kOwn; ++i) {
         if (!owns(i)) continue;
@@ -406,35 +442,55 @@ struct TileRow {
         all[i].join(span[i]);
         span[i] = SoftmaxSum();
       }
-      __syncthreads();  // shared memory is used again
-    }
+    });
 #pragma unroll
     for (int i = 0; i < Shape::kOwn; ++i) {
       if (owns(i)) finish(i, all[i]);
     }
   }
+
+  /// Those of one block among several.
+  __device__ void walk_part(int32_t begin, int32_t end) {
+    const int32_t first = visible.first_range();
+    walk(begin, end, [&](int32_t range) {
+      for (int i = 0; i < Shape::kOwn; ++i) {
+        if (owns(i)) put(i, range - first, range_sum(i));
+      }
+    });
+    join_parts(begin / kSpanRanges);
+  }
 };
 
+/// Two blocks a processor where what a thread has on its way fits half of its registers.
 template <KvNumbers S, int kDim>
-__global__ void __launch_bounds__(kTileThreads, kDim <= 128 ? 2 : 1)
+constexpr int tile_blocks() {
+  return kDim * kv_number_bytes(S) <= 128 ? 2 : 1;
+}
+
+template <KvNumbers S, int kDim>
+__global__ void __launch_bounds__(kTileThreads, tile_blocks<S, kDim>())
     attend_tiles_kernel(const __grid_constant__ AttendTilesCall call) {
   extern __shared__ float4 numbers[];
   __shared__ TileMemory<S, kDim> memory;
   start_next();
   TileRow<S, kDim> of(call, memory, reinterpret_cast<float*>(numbers));
-  const int32_t range = of.visible.first_range() + static_cast<int32_t>(blockIdx.z);
-  if (range >= of.visible.end_range()) return;
+  int32_t begin = of.visible.first_range(), end = of.visible.end_range();
+  if (call.ranges > 0) {
+    const int32_t part = begin / call.each + static_cast<int32_t>(blockIdx.z);
+    begin = max(begin, part * call.each);
+    end = min(end, (part + 1) * call.each);
+  }
+  if (begin >= end) return;
+  of.place = of.find_place(begin);
+  if (TileShape<S, kDim>::kValueChunks > 1) of.prefetch(of.place, false);
   // Keys of earlier steps are there; those of this one were written by the kernel before.
-  const bool old = of.is_old(range);
-  if (old) of.load_keys(range);
+  of.load(begin, 0, of.first_new, true);
   await_previous();
-  if (!old) of.load_keys(range);
+  if ((end - 1) * kRangeKeys + kRangeKeys > of.first_new) of.load(begin, of.first_new, INT32_MAX, false);
   of.place_query();
   __syncthreads();
-  if (call.ranges == 0) return of.walk();
-  of.attend_leaf(range);
-  __syncthreads();
-  of.join_parts(range);
+  if (call.ranges == 0) return of.walk_row();
+  of.walk_part(begin, end);
 }
 
 template <KvNumbers S, int kDim>
@@ -442,7 +498,7 @@ LaunchCode launch_tiles(const AttendTilesCall& call, Stream stream) {
   const int32_t group = call.of.heads / call.of.kv_heads;
   const dim3 grid(row_blocks(call.end_row - call.first_row),
                   static_cast<unsigned>(tile_groups(call.of.heads, call.of.kv_heads)),
-                  static_cast<unsigned>(call.ranges == 0 ? 1 : call.ranges));
+                  static_cast<unsigned>(call.ranges == 0 ? 1 : tile_parts(call.ranges, call.each)));
   const size_t shared =
       size_t{kTileWarps} * kDim * sizeof(float) * static_cast<size_t>(group < kTileHeads ? group : kTileHeads);
   if (shared + sizeof(TileMemory<S, kDim>) > 48 * 1024) {

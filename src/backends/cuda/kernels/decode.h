@@ -82,6 +82,11 @@ VERNIER_ANYWHERE void decode_plain(const QView& view, const unsigned char* row, 
   }
 }
 
+/// A whole number below 2^23: the low digits of a float whose last one weighs 1. Conversions are slow on the device.
+VERNIER_ANYWHERE float small_number(uint32_t number) {
+  return float_of(0x4B000000u | number) - 8388608.0f;
+}
+
 template <Codes K>
 struct GgufBlock {};
 
@@ -105,10 +110,15 @@ struct GgufBlock<Codes::kQ4_1> {
   using Layout = gguf_layout::Q4_1;
   static constexpr int kElements = gguf_layout::kSmallBlock;
   VERNIER_ANYWHERE static void decode(const unsigned char* block, int i, float* out) {
-    const float d = from_f16(two_bytes(block)), m = from_f16(two_bytes(block + 2));
+    // A block has five words, and begins at one.
+    const uint32_t both = word_at<uint32_t>(block);
+    const float d = from_f16(both & 0xFFFFu), m = from_f16(both >> 16);
     const unsigned char* nibbles = block + 4 + gguf_layout::small_nibble_byte(i);
     const int shift = gguf_layout::small_nibble_shift(i);
-    for (int j = 0; j < kChunk; ++j) out[j] = d * static_cast<float>(nibbles[j] >> shift & 15) + m;
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t four = word_at<uint32_t>(nibbles + 4 * half) >> shift;
+      for (int j = 0; j < 4; ++j) out[4 * half + j] = d * small_number(four >> (8 * j) & 15u) + m;
+    }
   }
 };
 

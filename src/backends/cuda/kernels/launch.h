@@ -219,9 +219,13 @@ constexpr bool tiles_take(int32_t head_dim, KvNumbers stored) {
                    head_dim == kMostTileDim;
   return dim && stored != KvNumbers::kF32;
 }
-/// The most spans that a row of so many ranges meets.
+/// How many blocks a row of so many ranges meets at most, of which each takes `each`: a divisor of a span's.
+constexpr int32_t tile_parts(int32_t ranges, int32_t each) {
+  return (ranges + each - 2) / each + 1;
+}
+/// The most spans that such a row meets.
 constexpr int32_t tile_spans(int32_t ranges) {
-  return (ranges + kSpanRanges - 2) / kSpanRanges + 1;
+  return tile_parts(ranges, kSpanRanges);
 }
 constexpr int32_t tile_groups(int32_t heads, int32_t kv_heads) {
   return (heads / kv_heads + kTileHeads - 1) / kTileHeads * kv_heads;
@@ -235,6 +239,7 @@ struct AttendTilesCall {
   int32_t first_row = 0;  ///< of those in this launch
   int32_t end_row = 0;
   int32_t ranges = 0;           ///< 0: a block walks a row's ranges; else they are side by side, so many at most
+  int32_t each = 1;             ///< then: ranges of one block
   float* parts = nullptr;       ///< [end_row - first_row] of tile_part_numbers
   uint32_t* arrived = nullptr;  ///< [rows, tile_groups, spans + 1] that begin as 0 and are 0 again
   VERNIER_COMPARED(AttendTilesCall)
