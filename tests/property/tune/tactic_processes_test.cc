@@ -19,6 +19,7 @@
 #include "base/log_sink.h"
 #include "testing/child_process.h"
 #include "testing/made_tactics.h"
+#include "testing/sanitized.h"
 #include "testing/temp_folder.h"
 #include "tune/content_hash.h"
 #include "tune/tactic_record.h"
@@ -228,7 +229,7 @@ int64_t setting(const char* name, int64_t otherwise) {
 }
 
 TEST(TacticProcesses, WhatWasCommittedAndFitsIsFoundTune11Tune13) {
-  const int64_t rounds = setting("VERNIER_PROPERTY_ROUNDS", 150);
+  const int64_t rounds = setting("VERNIER_PROPERTY_ROUNDS", testing::kSanitized ? 30 : 150);
   const auto seed = static_cast<uint64_t>(setting("VERNIER_PROPERTY_SEED", 1));
   // A process that is killed loses nothing that it wrote, flushed or not: a folder in memory is as good, and ten times
   // faster.
