@@ -39,7 +39,7 @@ if(VERNIER_HAS_XGRAMMAR)
   include(XGrammarEdits)
   edit_xgrammar("${xgrammar_root}" xgrammar_sources)
   add_library(xgrammar STATIC EXCLUDE_FROM_ALL ${xgrammar_sources})
-  set_target_properties(xgrammar PROPERTIES CXX_STANDARD 17)
+  set_target_properties(xgrammar PROPERTIES CXX_STANDARD 17 UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   # -O2 under the sanitizers too: compiling a grammar unoptimised takes seconds.
   target_compile_options(xgrammar PRIVATE -w -O2)
   target_compile_definitions(xgrammar PUBLIC XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0

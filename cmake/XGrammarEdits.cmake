@@ -255,8 +255,21 @@ function(edit_xgrammar root sources_name)
     return HandleRepetitionRange")
   write_edited_xgrammar(grammar_functor.cc "${text}")
 
+  # Vernier writes its grammars itself (src/grammar): XGrammar's own front ends, half of its source, are not compiled.
+  file(READ "${root}/cpp/grammar.cc" text)
+  replace_in_xgrammar(text "/******************* Grammar *******************/
+" "static Grammar not_compiled() { throw std::logic_error(\"Vernier is built without this front end of XGrammar\"); }
+")
+  replace_in_xgrammar(text "JSONSchemaToGrammar(
+      schema, any_whitespace, indent, separators, strict_mode, max_whitespace_cnt, any_order
+  )" "not_compiled()")
+  replace_in_xgrammar(text "LarkToGrammar(lark_string, tokenizer_info, named_grammars)" "not_compiled()")
+  replace_in_xgrammar(text "StructuralTagToGrammar(structural_tag_json, tokenizer_info).ToVariant()" "not_compiled()")
+  write_edited_xgrammar(grammar.cc "${text}")
+
   set(sources "${${sources_name}}")
-  foreach(name earley_parser fsm grammar_builder grammar_compiler grammar_functor grammar_matcher)
+  list(FILTER sources EXCLUDE REGEX "/converter_ext/|/(json_schema_converter|lark_converter|structural_tag)\\.cc$")
+  foreach(name earley_parser fsm grammar grammar_builder grammar_compiler grammar_functor grammar_matcher)
     list(REMOVE_ITEM sources "${root}/cpp/${name}.cc")
     list(APPEND sources "${PROJECT_BINARY_DIR}/xgrammar/${name}.cc")
   endforeach()

@@ -14,7 +14,7 @@ namespace vernier {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 Status write_text(const fs::path& path, std::string_view text) {
   errno = 0;
@@ -28,23 +28,23 @@ Status write_text(const fs::path& path, std::string_view text) {
   return {};
 }
 
-Status write_json(const fs::path& path, const Json& tree) {
-  return write_text(path, tree.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+Status write_json(const fs::path& path, const OrderedJson& tree) {
+  return write_text(path, tree.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
 }
 
 /// "fp8" of transformers, vLLM and SGLang: of blocks alone, as they disagree about the name of a single scale.
-Json hf_fp8(const std::vector<std::string>& plain) {
-  Json config = {{"quant_method", "fp8"}, {"fmt", "e4m3"}, {"activation_scheme", "dynamic"}};
+OrderedJson hf_fp8(const std::vector<std::string>& plain) {
+  OrderedJson config = {{"quant_method", "fp8"}, {"fmt", "e4m3"}, {"activation_scheme", "dynamic"}};
   config["weight_block_size"] = {128, 128};
   if (!plain.empty()) config["modules_to_not_convert"] = plain;
   return config;
 }
 
-Json compressed_tensors(const QuantTarget& target, const std::vector<std::string>& plain) {
+OrderedJson compressed_tensors(const QuantTarget& target, const std::vector<std::string>& plain) {
   const Codec& kind = target.codec;
   const int bits = kind.element == Element::kE2M1 ? 4 : 8;
-  Json weights = {{"num_bits", bits}, {"type", "float"}, {"symmetric", true}, {"dynamic", false}};
-  Json inputs = nullptr;  // numbers of 16 bits
+  OrderedJson weights = {{"num_bits", bits}, {"type", "float"}, {"symmetric", true}, {"dynamic", false}};
+  OrderedJson inputs = nullptr;  // numbers of 16 bits
   const char* format = "float-quantized";
   if (kind.id == CodecId::kE4M3Channel || kind.id == CodecId::kE4M3Tensor) {
     weights["strategy"] = kind.id == CodecId::kE4M3Channel ? "channel" : "tensor";
@@ -57,7 +57,8 @@ Json compressed_tensors(const QuantTarget& target, const std::vector<std::string
              : kind.outer_scale         ? "nvfp4-pack-quantized"
                                         : "mxfp4-pack-quantized";
   }
-  Json group = {{"targets", {"Linear"}}, {"weights", weights}, {"input_activations", inputs}, {"format", format}};
+  OrderedJson group = {
+      {"targets", {"Linear"}}, {"weights", weights}, {"input_activations", inputs}, {"format", format}};
   return {{"quant_method", "compressed-tensors"},
           {"format", format},
           {"quantization_status", "compressed"},
@@ -66,7 +67,7 @@ Json compressed_tensors(const QuantTarget& target, const std::vector<std::string
 }
 
 /// Null for numbers without scales.
-Json quantization_config(const QuantTarget& target, const std::vector<std::string>& plain) {
+OrderedJson quantization_config(const QuantTarget& target, const std::vector<std::string>& plain) {
   if (target.codec.is_dense()) return nullptr;
   if (target.codec.id == CodecId::kE4M3Block) return hf_fp8(plain);
   return compressed_tensors(target, plain);
@@ -91,19 +92,19 @@ std::string architecture_name(const std::string& model_type) {
   return {};
 }
 
-Json config_as_read(const Checkpoint& checkpoint) {
-  Json config = Json::object();
+OrderedJson config_as_read(const Checkpoint& checkpoint) {
+  OrderedJson config = OrderedJson::object();
   const auto type = checkpoint.config_json().value("model_type", std::string());
   if (const std::string name = architecture_name(type); !name.empty()) config["architectures"] = {name};
   for (const auto& [key, value] : checkpoint.config_json().items()) config[key] = value;
   return config;
 }
 
-Result<Json> source_config(const Checkpoint& checkpoint) {
+Result<OrderedJson> source_config(const Checkpoint& checkpoint) {
   if (!checkpoint.dialect().format.starts_with("GGUF")) {
     // As its file has it, with the order of its keys.
     std::ifstream in(checkpoint.config_origin(), std::ios::binary);
-    Json config = Json::parse(in, nullptr, false);
+    OrderedJson config = OrderedJson::parse(in, nullptr, false);
     if (!config.is_object()) return corrupt("{}: not a JSON object", checkpoint.config_origin());
     // Files of another layout are written as Hugging Face's, with its configuration.
     if (!config.contains("model_type") && checkpoint.config_json().contains("model_type")) {
@@ -115,7 +116,7 @@ Result<Json> source_config(const Checkpoint& checkpoint) {
     }
     return config;
   }
-  Json config = config_as_read(checkpoint);
+  OrderedJson config = config_as_read(checkpoint);
   const GenerationDefaults& generation = checkpoint.generation();
   if (generation.bos_id) config["bos_token_id"] = *generation.bos_id;
   if (generation.eos_ids.size() == 1) config["eos_token_id"] = generation.eos_ids.front();
@@ -151,8 +152,8 @@ Status copy_files(const fs::path& from, const fs::path& to) {
   return {};
 }
 
-Json generation_config(const GenerationDefaults& of) {
-  Json config = Json::object();
+OrderedJson generation_config(const GenerationDefaults& of) {
+  OrderedJson config = OrderedJson::object();
   if (of.bos_id) config["bos_token_id"] = *of.bos_id;
   if (!of.eos_ids.empty()) config["eos_token_id"] = of.eos_ids;
   auto number = [&](const char* key, const std::optional<double>& value) {
@@ -166,8 +167,8 @@ Json generation_config(const GenerationDefaults& of) {
   return config;
 }
 
-Json tokenizer_config(const GgufVocabulary& vocabulary) {
-  Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
+OrderedJson tokenizer_config(const GgufVocabulary& vocabulary) {
+  OrderedJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
   auto token = [&](const char* key, const std::optional<int64_t>& id) {
     if (id && *id >= 0 && static_cast<size_t>(*id) < vocabulary.tokens.size()) {
       config[key] = vocabulary.tokens[static_cast<size_t>(*id)];
@@ -206,7 +207,7 @@ Status write_folder_files(const Checkpoint& checkpoint, const QuantiseJob& job, 
   } else {
     TRY_STATUS(copy_files(checkpoint.path(), folder));
   }
-  TRY_BIND(Json config, source_config(checkpoint));
+  TRY_BIND(OrderedJson config, source_config(checkpoint));
   if (!quantised.empty()) config["quantization_config"] = quantization_config(job.request.target, plain);
   return write_json(fs::path(folder) / "config.json", config);
 }

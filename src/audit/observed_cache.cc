@@ -88,7 +88,7 @@ float largest_turned(std::span<const float> x, std::span<const float> frequencie
   return most;
 }
 
-float largest_of(std::span<const float> x) {
+float largest_magnitude(std::span<const float> x) {
   float most = 0;
   for (float value : x) raise(most, std::abs(value));
   return most;
@@ -151,7 +151,7 @@ void ObservingBackend::see(const AttnLayer& layer, std::span<const int32_t> posi
       std::copy(stored.begin(), stored.end(), key.begin());
       if (spec.qk_norm) norm(key, numbers(layer.k_norm.get()), layer.qk_norm_eps);
       raise(most.k[head], largest_turned(key, frequencies, magnitude, false, positions[row]));
-      raise(most.v[head], largest_of(of_row.subspan((heads + head) * dim, dim)));
+      raise(most.v[head], largest_magnitude(of_row.subspan((heads + head) * dim, dim)));
     }
   }
 }
@@ -166,7 +166,7 @@ void ObservingBackend::see(const LatentLayer& layer, std::span<const int32_t> po
                            rows.begin() + static_cast<std::ptrdiff_t>((row + 1) * row_dim));
     const std::span<float> all(own);
     norm(all.first(rank), numbers(layer.norm.weight.get()), layer.norm.eps);
-    raise(most.k[0], largest_of(all.first(rank)));
+    raise(most.k[0], largest_magnitude(all.first(rank)));
     raise(most.k[0],
           largest_turned(all.subspan(rank), frequencies, layer.rope.magnitude(), spec.neighbours, positions[row]));
     most.v[0] = most.k[0];

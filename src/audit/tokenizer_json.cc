@@ -11,7 +11,7 @@ namespace vernier {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
 
@@ -86,8 +86,8 @@ std::vector<std::string> merges_of_scores(const GgufVocabulary& vocabulary, cons
   return out;
 }
 
-Json added_tokens(const GgufVocabulary& vocabulary, const std::vector<std::string>& texts) {
-  Json list = Json::array();
+OrderedJson added_tokens(const GgufVocabulary& vocabulary, const std::vector<std::string>& texts) {
+  OrderedJson list = OrderedJson::array();
   for (size_t id = 0; id < texts.size(); ++id) {
     const int32_t type = type_of(vocabulary, id);
     const bool special = type == GgufVocabulary::kControl || type == GgufVocabulary::kUnknown;
@@ -104,19 +104,20 @@ Json added_tokens(const GgufVocabulary& vocabulary, const std::vector<std::strin
 }
 
 /// What stands before and after a text.
-Json post_processor(const GgufVocabulary& vocabulary, const std::vector<std::string>& texts, bool bos, bool eos) {
-  Json single = Json::array(), pair = Json::array(), tokens = Json::object();
+OrderedJson post_processor(const GgufVocabulary& vocabulary, const std::vector<std::string>& texts, bool bos,
+                           bool eos) {
+  OrderedJson single = OrderedJson::array(), pair = OrderedJson::array(), tokens = OrderedJson::object();
   auto add = [&](const std::optional<int64_t>& id, bool wanted, int type) {
     if (!wanted || !id || *id < 0 || static_cast<size_t>(*id) >= texts.size()) return;
     const std::string& text = texts[static_cast<size_t>(*id)];
-    Json item = {{"SpecialToken", {{"id", text}, {"type_id", type}}}};
+    OrderedJson item = {{"SpecialToken", {{"id", text}, {"type_id", type}}}};
     if (type == 0) single.push_back(item);
     pair.push_back(item);
     tokens[text] = {{"id", text}, {"ids", {*id}}, {"tokens", {text}}};
   };
   for (int part : {0, 1}) {
     add(vocabulary.bos, vocabulary.add_bos.value_or(bos), part);
-    Json sequence = {{"Sequence", {{"id", part == 0 ? "A" : "B"}, {"type_id", part}}}};
+    OrderedJson sequence = {{"Sequence", {{"id", part == 0 ? "A" : "B"}, {"type_id", part}}}};
     if (part == 0) single.push_back(sequence);
     pair.push_back(sequence);
     add(vocabulary.eos, vocabulary.add_eos.value_or(eos), part);
@@ -125,8 +126,8 @@ Json post_processor(const GgufVocabulary& vocabulary, const std::vector<std::str
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
 }
 
-Json pre_tokenizer(const SplitRuleText& rule) {
-  Json steps = Json::array();
+OrderedJson pre_tokenizer(const SplitRuleText& rule) {
+  OrderedJson steps = OrderedJson::array();
   for (const SplitStepText& step : rule.steps) {
     switch (step.kind) {
       case SplitStepText::Kind::kPattern:
@@ -148,7 +149,7 @@ Json pre_tokenizer(const SplitRuleText& rule) {
 
 /// All members but the model, whose lists are too long to build as a tree.
 struct Outside {
-  Json normalizer, pre_tokenizer, post_processor, decoder;
+  OrderedJson normalizer, pre_tokenizer, post_processor, decoder;
 };
 
 Outside byte_level(const GgufVocabulary& vocabulary, const std::vector<std::string>& texts, const SplitRuleText& rule) {
@@ -163,7 +164,7 @@ Outside byte_level(const GgufVocabulary& vocabulary, const std::vector<std::stri
 Outside sentencepiece(const GgufVocabulary& vocabulary, const std::vector<std::string>& texts) {
   const bool prefix = vocabulary.add_space_prefix.value_or(true);
   Outside out;
-  Json normalizers = Json::array(), decoders = Json::array();
+  OrderedJson normalizers = OrderedJson::array(), decoders = OrderedJson::array();
   if (prefix) normalizers.push_back({{"type", "Prepend"}, {"prepend", kSpaceMark}});
   normalizers.push_back({{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpaceMark}});
   out.normalizer = {{"type", "Sequence"}, {"normalizers", normalizers}};

@@ -40,7 +40,7 @@ namespace {
 
 using enum CodecId;
 
-constexpr std::array kTypes = {
+constexpr std::array kGgmlTypes = {
     GgmlType{0, "F32", 1, 4, kF32},        GgmlType{1, "F16", 1, 2, kF16},
     GgmlType{2, "Q4_0", 32, 18, kQ4_0},    GgmlType{3, "Q4_1", 32, 20, kQ4_1},
     GgmlType{6, "Q5_0", 32, 22, kQ5_0},    GgmlType{7, "Q5_1", 32, 24, kQ5_1},
@@ -63,8 +63,9 @@ constexpr std::array kTypes = {
 }  // namespace
 
 const GgmlType* ggml_type(uint32_t id) {
-  const auto* found = std::find_if(kTypes.begin(), kTypes.end(), [id](const GgmlType& type) { return type.id == id; });
-  return found == kTypes.end() ? nullptr : found;
+  const auto* found =
+      std::find_if(kGgmlTypes.begin(), kGgmlTypes.end(), [id](const GgmlType& type) { return type.id == id; });
+  return found == kGgmlTypes.end() ? nullptr : found;
 }
 
 }  // namespace vernier

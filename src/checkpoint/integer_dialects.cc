@@ -110,7 +110,7 @@ void undo_awq_order(std::vector<int16_t>& codes) {
   }
 }
 
-Result<QTensor> read_awq(StoredModule& module) {
+Result<QTensor> read_awq_matrix(StoredModule& module) {
   IntegerMatrix matrix = empty_matrix(module);
   const int64_t groups = matrix.groups();
   if (module.rows % 8 != 0) {
@@ -147,7 +147,7 @@ Result<std::vector<int32_t>> read_column_groups(const StoredModule& module, cons
   return in_order ? std::vector<int32_t>() : groups;
 }
 
-Result<QTensor> read_gptq(StoredModule& module) {
+Result<QTensor> read_gptq_matrix(StoredModule& module) {
   IntegerMatrix matrix = empty_matrix(module);
   const int64_t groups = matrix.groups();
   const int bits = module.scheme.bits;
@@ -285,9 +285,9 @@ Result<QTensor> read_mlx(StoredModule& module) {
 Result<QTensor> read_integers(StoredModule& module) {
   switch (module.scheme.form) {
     case WeightForm::kAwq:
-      return read_awq(module);
+      return read_awq_matrix(module);
     case WeightForm::kGptq:
-      return read_gptq(module);
+      return read_gptq_matrix(module);
     case WeightForm::kMlx:
       return read_mlx(module);
     default:

@@ -29,7 +29,7 @@ constexpr size_t kMostExtents = 16;
 
 using Json = nlohmann::json;
 
-constexpr std::array kTypes = {
+constexpr std::array kSafetensorsTypes = {
     SafetensorsType{"F32", 32, CodecId::kF32},
     SafetensorsType{"F16", 16, CodecId::kF16},
     SafetensorsType{"BF16", 16, CodecId::kBF16},
@@ -162,9 +162,9 @@ Status check_coverage(std::span<const Placed> placed, uint64_t data_bytes, uint6
 }  // namespace
 
 const SafetensorsType* safetensors_type(std::string_view name) {
-  const auto* found =
-      std::find_if(kTypes.begin(), kTypes.end(), [name](const SafetensorsType& type) { return type.name == name; });
-  return found == kTypes.end() ? nullptr : found;
+  const auto* found = std::find_if(kSafetensorsTypes.begin(), kSafetensorsTypes.end(),
+                                   [name](const SafetensorsType& type) { return type.name == name; });
+  return found == kSafetensorsTypes.end() ? nullptr : found;
 }
 
 Result<std::shared_ptr<const Safetensors>> Safetensors::open(const std::string& path) {

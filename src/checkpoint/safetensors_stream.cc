@@ -13,7 +13,7 @@ namespace vernier {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr int64_t kAlignment = 8;
 /// Of one tensor in the header, beside its name: type, extents, offsets.
@@ -58,7 +58,7 @@ Status SafetensorsStream::add(const std::string& name, std::string_view type, st
 
 Status SafetensorsStream::begin_shard() {
   shards_.emplace_back();
-  header_ = Json::object();
+  header_ = OrderedJson::object();
   header_["__metadata__"] = {{"format", "pt"}};
   header_used_ = kEntryBytes;
   shard_used_ = offset_ = 0;
@@ -86,7 +86,7 @@ Status SafetensorsStream::end_shard() {
   std::string text;
   try {
     text = header_.dump();
-  } catch (const Json::exception& failure) {
+  } catch (const OrderedJson::exception& failure) {
     return invalid_argument("a tensor name is not UTF-8: {}", printable(failure.what()));
   }
   const uint64_t header_bytes = static_cast<uint64_t>(options_.header_bytes - kAlignment);
@@ -102,7 +102,7 @@ Status SafetensorsStream::end_shard() {
 Status SafetensorsStream::finish() {
   if (!file_.is_open()) return invalid_argument("a model without tensors");
   TRY_STATUS(end_shard());
-  Json map = Json::object();
+  OrderedJson map = OrderedJson::object();
   for (size_t i = 0; i < shards_.size(); ++i) {
     const std::string name = shards_.size() == 1
                                  ? "model.safetensors"
@@ -114,7 +114,7 @@ Status SafetensorsStream::finish() {
   }
   if (shards_.size() == 1) return {};
   std::ofstream index(fs::path(folder_) / "model.safetensors.index.json", std::ios::binary | std::ios::trunc);
-  index << Json{{"metadata", {{"total_size", written_bytes_}}}, {"weight_map", std::move(map)}}.dump(2) << '\n';
+  index << OrderedJson{{"metadata", {{"total_size", written_bytes_}}}, {"weight_map", std::move(map)}}.dump(2) << '\n';
   index.close();
   if (!index) return cannot_write();
   return {};

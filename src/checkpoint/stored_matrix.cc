@@ -67,7 +67,7 @@ int64_t ceil_groups(int64_t extent, int64_t group) {
   return (extent + group - 1) / group;
 }
 
-Result<QTensor> read_mxfp4(StoredModule& module) {
+Result<QTensor> read_mxfp4_matrix(StoredModule& module) {
   if (!holds_fp4(module.codes)) return wrong_codes(module, "two codes of 4 bits in each U8");
   TRY_STATUS(check_codes(module, 4));
   TRY_BIND(const StoredTensor* scale, find_one(module, kScaleNames, "scale"));
@@ -223,13 +223,13 @@ Result<QTensor> read_scheme(StoredModule& module, const WeightDecision& decision
     case WeightForm::kDense:
       return read_dense(module, decision);
     case WeightForm::kMxfp4:
-      return read_mxfp4(module);
+      return read_mxfp4_matrix(module);
     case WeightForm::kNvfp4:
       return read_nvfp4(module);
     default:
       if (is_integer(module.scheme.form)) return read_integers(module);
       // Experts of FP4 inside an FP8 checkpoint.
-      if (!module.scheme.in_words && holds_fp4(module.codes)) return read_mxfp4(module);
+      if (!module.scheme.in_words && holds_fp4(module.codes)) return read_mxfp4_matrix(module);
       return read_fp8_bytes(module);
   }
 }

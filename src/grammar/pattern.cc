@@ -344,17 +344,17 @@ class PatternParser {
   size_t at_ = 0;
 };
 
-size_t times(size_t a, size_t b) {
+}  // namespace
+
+size_t multiply_counts(size_t a, size_t b) {
   if (a == 0 || b == 0) return 0;
   if (a == kUnbounded || b == kUnbounded || a > kUnbounded / b) return kUnbounded;
   return a * b;
 }
 
-size_t plus(size_t a, size_t b) {
+size_t add_counts(size_t a, size_t b) {
   return a == kUnbounded || b == kUnbounded || a > kUnbounded - b ? kUnbounded : a + b;
 }
-
-}  // namespace
 
 Result<PatternNode> parse_pattern(std::string_view text, PatternUse use) {
   return PatternParser(text, use).parse();
@@ -368,7 +368,7 @@ PatternLength length_of(const PatternNode& node) {
     case PatternNode::Kind::kSequence:
       for (const PatternNode& child : node.children) {
         PatternLength part = length_of(child);
-        length = {plus(length.least, part.least), plus(length.most, part.most)};
+        length = {add_counts(length.least, part.least), add_counts(length.most, part.most)};
       }
       return length;
     case PatternNode::Kind::kChoice:
@@ -380,7 +380,7 @@ PatternLength length_of(const PatternNode& node) {
       return length;
     case PatternNode::Kind::kRepeat: {
       PatternLength part = length_of(node.children[0]);
-      return {times(part.least, node.least), times(part.most, node.most)};
+      return {multiply_counts(part.least, node.least), multiply_counts(part.most, node.most)};
     }
   }
   return length;

@@ -10,6 +10,9 @@
 namespace vernier {
 
 inline constexpr size_t kUnbounded = static_cast<size_t>(-1);
+/// Of counts: kUnbounded where one is, or the result is too large.
+size_t add_counts(size_t a, size_t b);
+size_t multiply_counts(size_t a, size_t b);
 
 /// A regular expression as a tree.
 struct PatternNode {

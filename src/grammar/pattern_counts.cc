@@ -7,15 +7,6 @@ namespace {
 
 using Kind = PatternNode::Kind;
 
-size_t plus(size_t a, size_t b) {
-  return a == kUnbounded || b == kUnbounded ? kUnbounded : a + b;
-}
-
-size_t times(size_t a, size_t b) {
-  if (a == 0 || b == 0) return 0;
-  return a == kUnbounded || b == kUnbounded ? kUnbounded : a * b;
-}
-
 PatternNode node_of(CountedRun run) {
   PatternNode chars;
   chars.kind = Kind::kChars;
@@ -33,7 +24,7 @@ PatternNode node_of(CountedRun run) {
 bool joins(const CountedRun& run, size_t least, size_t most) {
   if (least == most) return true;
   if (run.most == kUnbounded) return least > 0 || run.least <= 1;
-  return times(least + 1, run.least) <= times(least, run.most) + 1;
+  return multiply_counts(least + 1, run.least) <= multiply_counts(least, run.most) + 1;
 }
 
 PatternNode joined_sequence(PatternNode node) {
@@ -42,8 +33,8 @@ PatternNode joined_sequence(PatternNode node) {
   auto put = [&](PatternNode child) {
     std::optional<CountedRun> run = counted_run(child);
     if (run && last && run->chars.ranges() == last->chars.ranges()) {
-      last->least = plus(last->least, run->least);
-      last->most = plus(last->most, run->most);
+      last->least = add_counts(last->least, run->least);
+      last->most = add_counts(last->most, run->most);
       made.children.back() = node_of(*last);
       return;
     }
@@ -85,7 +76,8 @@ PatternNode join_counts(PatternNode node) {
   if (node.kind != Kind::kRepeat) return node;
   std::optional<CountedRun> run = counted_run(node.children[0]);
   if (!run || !joins(*run, node.least, node.most)) return node;
-  return node_of({std::move(run->chars), times(run->least, node.least), times(run->most, node.most)});
+  return node_of(
+      {std::move(run->chars), multiply_counts(run->least, node.least), multiply_counts(run->most, node.most)});
 }
 
 }  // namespace vernier

@@ -81,14 +81,14 @@ constexpr std::array<FormatPattern, 11> kFormats = {{
     {"json-pointer", "(/([^\\u0000-\\u001f/~]|~[01])*)*"},
 }};
 
-bool in(std::span<const std::string_view> names, std::string_view name) {
+}  // namespace
+
+bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-}  // namespace
-
 bool is_annotation(std::string_view key) {
-  return in(kAnnotations, key) || key.starts_with("x-");
+  return is_one_of(kAnnotations, key) || key.starts_with("x-");
 }
 
 Status check_keywords(const SchemaJson& schema, const std::string& pointer, bool is_root) {
@@ -97,7 +97,7 @@ Status check_keywords(const SchemaJson& schema, const std::string& pointer, bool
     if (key == "$id" && !is_root) return schema_error(at, "$id below the root changes what $ref means; not supported");
     if (key == "nullable")
       return schema_error(at, "'nullable' is not JSON schema; write \"type\": [\"...\", \"null\"]");
-    if (!is_annotation(key) && !in(kAssertions, key)) {
+    if (!is_annotation(key) && !is_one_of(kAssertions, key)) {
       return schema_error(at, "the keyword '{}' cannot be enforced; supported are {}", key, kSupported);
     }
   }

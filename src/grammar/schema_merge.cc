@@ -18,10 +18,6 @@ constexpr std::array<std::string_view, 4> kArrayKeywords = {"items", "prefixItem
                                                             "unevaluatedItems"};
 constexpr std::array<std::string_view, 4> kApplied = {"$ref", "allOf", "anyOf", "oneOf"};
 
-bool in(std::span<const std::string_view> names, std::string_view name) {
-  return std::ranges::find(names, name) != names.end();
-}
-
 SchemaJson list_of(const SchemaJson& value) {
   return value.is_array() ? value : SchemaJson::array({value});
 }
@@ -97,7 +93,7 @@ Status SchemaMerge::add(const SchemaJson& schema, const std::string& pointer) {
   Part part{SchemaJson::object(), pointer};
   for (const auto& [key, value] : schema.items()) {
     const std::string at = pointer_to(pointer, key);
-    if (in(kApplied, key)) applies = true;
+    if (is_one_of(kApplied, key)) applies = true;
     if (key == "allOf" || key == "anyOf" || key == "oneOf") {
       if (!value.is_array() || value.empty()) return schema_error(at, "{} is a list of at least one schema", key);
     }
@@ -187,7 +183,7 @@ Status SchemaMerge::join(SchemaJson& merged, const Part& part) {
   TRY_STATUS(join_objects(merged, part));
   TRY_STATUS(join_arrays(merged, part));
   for (const auto& [key, value] : part.schema.items()) {
-    if (in(kObjectKeywords, key) || in(kArrayKeywords, key)) continue;
+    if (is_one_of(kObjectKeywords, key) || is_one_of(kArrayKeywords, key)) continue;
     TRY_STATUS(join_keyword(merged, key, value, part.pointer));
   }
   return {};

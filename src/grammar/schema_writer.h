@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -130,6 +131,7 @@ Status check_keywords(const SchemaJson& schema, const std::string& pointer, bool
 std::optional<std::string> telling_key(const SchemaDocument& document, const SchemaJson& branches);
 /// Says nothing about which values are valid.
 bool is_annotation(std::string_view key);
+bool is_one_of(std::span<const std::string_view> names, std::string_view name);
 /// The texts that `pattern`, `format`, `minLength` and `maxLength` allow together; nothing where they allow every one.
 Result<std::optional<TextAutomaton>> allowed_texts(const SchemaJson& schema, const std::string& pointer);
 /// Whether a listed value satisfies what stands beside its list, `texts` for those; an error where that cannot be said.

@@ -2,7 +2,6 @@
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
-#include <limits>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -15,7 +14,6 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr size_t kReadBytes = size_t{64} << 10;
 /// Requests sent ahead are read while one is answered, so that a hang-up is seen; more than this waits in the kernel.
 constexpr size_t kMaxAheadBytes = size_t{256} << 10;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -11,7 +10,6 @@
 namespace vernier {
 namespace {
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr size_t kHardBound = 4;  // times the soft one
 /// A client that closed one side looks like one that closed both, until bytes are sent to it. Short answers need none.
 constexpr int64_t kFirstProbeNs = 500'000'000;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -9,6 +10,9 @@
 #include "server/response_stream.h"
 
 namespace vernier {
+
+/// A deadline that does not come, in nanoseconds of base/clock.h.
+inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 /// Who sends what an exchange holds.
 class ExchangeOwner {

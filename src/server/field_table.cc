@@ -25,7 +25,7 @@ constexpr RequestField refused(std::string_view name, uint16_t routes) {
 }
 
 using enum FieldType;
-constexpr RequestField kTable[] = {
+constexpr RequestField kRequestFields[] = {
     field("model", kString, kTexts | kOnResponses | kOnEmbeddings | kOnGenerate | kOnTokenize | kOnDetokenize),
     field("messages", kArray, kOnChat | kOnTokenize),
     field("prompt", kAny, kOnText | kOnTokenize),
@@ -164,13 +164,13 @@ constexpr RequestField kTable[] = {
 }  // namespace
 
 std::span<const RequestField> request_fields() {
-  return kTable;
+  return kRequestFields;
 }
 
 const RequestField* find_request_field(std::string_view name, FieldRoute route) {
   const auto* found = std::ranges::find_if(
-      kTable, [&](const RequestField& row) { return row.name == name && (row.routes & route) != 0; });
-  return found != std::end(kTable) ? found : nullptr;
+      kRequestFields, [&](const RequestField& row) { return row.name == name && (row.routes & route) != 0; });
+  return found != std::end(kRequestFields) ? found : nullptr;
 }
 
 bool is_harmless_value(const RequestField& field, const Json& value) {

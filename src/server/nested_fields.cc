@@ -18,7 +18,7 @@ struct NestedObject {
 constexpr std::string_view kPart = "type text refusal";
 constexpr uint16_t kMessages = kOnChat | kOnTokenize;
 
-constexpr NestedObject kTable[] = {
+constexpr NestedObject kNestedObjects[] = {
     {".messages[]", kMessages, "role content name"},
     {".messages[].content[]", kMessages, kPart},
     {".messages[].tool_calls[]", kMessages, "id type function"},
@@ -102,7 +102,7 @@ void visit(const Json& value, std::string_view path, const std::string& place, c
 
 std::vector<std::string> unknown_members(const Json& body, FieldRoute route) {
   std::vector<std::string> unknown;
-  for (const NestedObject& row : kTable) {
+  for (const NestedObject& row : kNestedObjects) {
     if ((row.routes & route) != 0) visit(body, row.path, "", row, unknown);
   }
   return unknown;

@@ -9,8 +9,7 @@ namespace {
 constexpr size_t kFewSymbols = 24;          // up to here a scan for the best pair beats a queue
 constexpr char32_t kLowCharacters = 0x180;  // holds the byte alphabet
 constexpr uint32_t kNoMerge = 0xFFFFFFFF;
-constexpr std::string_view kMeta = "\xE2\x96\x81";
-constexpr char32_t kMetaPoint = 0x2581;
+constexpr char32_t kSpaceMarkPoint = 0x2581;
 constexpr size_t kMaxCrossings = 1000;  // a vocabulary with more is one of phrases
 
 }  // namespace
@@ -29,14 +28,14 @@ BpeModel::BpeModel(std::shared_ptr<const Vocabulary> vocabulary, MergeTable merg
 /// may be cut there and gives the same tokens, many times faster.
 void BpeModel::find_word_borders() {
   if (!options_.byte_fallback || !options_.continuing_prefix.empty() || !options_.end_suffix.empty()) return;
-  if (!vocabulary().find(kMeta)) return;
+  if (!vocabulary().find(kSpaceMark)) return;
   std::vector<CodePointRange> crossed;
   for (size_t id = 0; id < vocabulary().size(); ++id) {
     std::string_view token = vocabulary().text(static_cast<TokenId>(id));
-    if (token.size() <= kMeta.size()) continue;
-    for (size_t at = token.find(kMeta, 1); at != std::string_view::npos; at = token.find(kMeta, at + 1)) {
+    if (token.size() <= kSpaceMark.size()) continue;
+    for (size_t at = token.find(kSpaceMark, 1); at != std::string_view::npos; at = token.find(kSpaceMark, at + 1)) {
       char32_t before = decode_utf8(token, previous_utf8(token, at)).value;
-      if (before != kMetaPoint) crossed.push_back({before, before});
+      if (before != kSpaceMarkPoint) crossed.push_back({before, before});
     }
     if (crossed.size() > kMaxCrossings) return;
   }
@@ -117,14 +116,14 @@ void BpeModel::tokenize(const ModelInput& input, ByteRange piece, std::vector<To
   }
   std::string_view text = std::string_view(input.text.text).substr(0, piece.end);
   size_t begin = piece.begin;
-  size_t at = has_word_borders_ ? text.find(kMeta, begin + 1) : std::string_view::npos;
+  size_t at = has_word_borders_ ? text.find(kSpaceMark, begin + 1) : std::string_view::npos;
   while (at != std::string_view::npos) {
     char32_t before = decode_utf8(text, previous_utf8(text, at)).value;
-    if (before != kMetaPoint && !not_before_border_.contains(before)) {
+    if (before != kSpaceMarkPoint && !not_before_border_.contains(before)) {
       tokenize_part(input, {begin, at}, out);
       begin = at;
     }
-    at = text.find(kMeta, at + kMeta.size());
+    at = text.find(kSpaceMark, at + kSpaceMark.size());
   }
   tokenize_part(input, {begin, piece.end}, out);
 }

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "text/block_vector.h"
 #include "text/code_point_set.h"
@@ -9,6 +10,9 @@
 #include "text/token_model.h"
 
 namespace vernier {
+
+/// U+2581, which SentencePiece writes for a space.
+inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
 
 struct BpeOptions {
   std::optional<TokenId> unknown;

@@ -8,40 +8,40 @@
 namespace vernier {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kContinueTag = "CONTINUE_FINAL_MESSAGE_TAG ";
 // Names that a message's reasoning is passed under; templates read the first, some the second.
 constexpr std::array<const char*, 3> kReasoningFields = {"reasoning_content", "thinking", "reasoning"};
 
-const Json* field(const Json& message, const std::string& name) {
+const OrderedJson* field(const OrderedJson& message, const std::string& name) {
   const auto found = message.find(name);
   return found == message.end() || found->is_null() ? nullptr : &*found;
 }
 
 /// The message without its null fields and with its reasoning under both names.
-Json normalized(const Json& message) {
-  Json kept = Json::object();
+OrderedJson normalized(const OrderedJson& message) {
+  OrderedJson kept = OrderedJson::object();
   for (const auto& [key, value] : message.items()) {
     if (!value.is_null()) kept[key] = value;
   }
-  const Json* reasoning = nullptr;
+  const OrderedJson* reasoning = nullptr;
   for (const char* name : kReasoningFields) {
     if (reasoning == nullptr) reasoning = field(kept, name);
   }
   if (reasoning == nullptr) return kept;
-  const Json text = *reasoning;
-  Json made = Json::object();
+  const OrderedJson text = *reasoning;
+  OrderedJson made = OrderedJson::object();
   made["thinking"] = text;
   for (const auto& [key, value] : kept.items()) made[key] = value;
   made["reasoning_content"] = text;
   return made;
 }
 
-Status check_list(const std::optional<Json>& list, const char* name) {
+Status check_list(const std::optional<OrderedJson>& list, const char* name) {
   if (!list.has_value()) return {};
   if (!list->is_array()) return invalid_argument("found '{}' that is not a list, expected a list of objects", name);
-  for (const Json& item : *list) {
+  for (const OrderedJson& item : *list) {
     if (!item.is_object()) return invalid_argument("found an entry of '{}' that is not an object", name);
   }
   return {};
@@ -75,17 +75,17 @@ void cut(Rendered& rendered, size_t size) {
 }
 
 /// Appends the tag to the field that goes on, in all its copies; returns the text before it.
-Result<std::string> tag_final_message(Json& message, const std::string& name, std::string_view source) {
-  const Json* found = field(message, name);
+Result<std::string> tag_final_message(OrderedJson& message, const std::string& name, std::string_view source) {
+  const OrderedJson* found = field(message, name);
   if (found == nullptr) {
     return invalid_argument("continue_final_message: the final message has no '{}' to continue", name);
   }
-  const Json final_message = *found;
+  const OrderedJson final_message = *found;
   std::vector<std::string> fields = {name};
   if (std::find(kReasoningFields.begin(), kReasoningFields.end(), name) != kReasoningFields.end()) {
     fields.clear();
     for (const char* copy : kReasoningFields) {
-      const Json* other = field(message, copy);
+      const OrderedJson* other = field(message, copy);
       if (other != nullptr && *other == final_message) fields.emplace_back(copy);
     }
   }
@@ -100,7 +100,7 @@ Result<std::string> tag_final_message(Json& message, const std::string& name, st
   if (!final_message.is_array()) {
     return invalid_argument("continue_final_message: '{}' of the final message is neither text nor parts", name);
   }
-  Json& parts = message[name];
+  OrderedJson& parts = message[name];
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
     if (!part->is_object() || !part->contains("text") || !(*part)["text"].is_string()) continue;
     std::string text = (*part)["text"].get<std::string>();
@@ -142,14 +142,14 @@ Result<Rendered> ChatTemplate::render(const ChatInput& input) const {
   TRY_STATUS(check_list(input.messages, "messages"));
   TRY_STATUS(check_list(input.tools, "tools"));
   TRY_STATUS(check_list(input.documents, "documents"));
-  Json messages = Json::array();
-  for (const Json& message : input.messages) messages.push_back(normalized(message));
+  OrderedJson messages = OrderedJson::array();
+  for (const OrderedJson& message : input.messages) messages.push_back(normalized(message));
   std::string final_text;
   if (input.continue_final_message.has_value()) {
     TRY_BIND(final_text, tag_final_message(messages.back(), *input.continue_final_message, source_));
   }
-  const Json none, prompt = input.add_generation_prompt;
-  std::vector<std::pair<std::string, Json>> tokens(input.special_tokens.begin(), input.special_tokens.end());
+  const OrderedJson none, prompt = input.add_generation_prompt;
+  std::vector<std::pair<std::string, OrderedJson>> tokens(input.special_tokens.begin(), input.special_tokens.end());
   std::vector<JinjaTemplate::Variable> variables;
   for (const auto& [name, value] : tokens) variables.push_back({name, &value, false});
   for (const auto& [name, value] : input.variables.items()) variables.push_back({name, &value, true});
@@ -162,7 +162,7 @@ Result<Rendered> ChatTemplate::render(const ChatInput& input) const {
   return rendered;
 }
 
-Result<ChatInput> chat_input_from_json(const Json& json) {
+Result<ChatInput> chat_input_from_json(const OrderedJson& json) {
   if (!json.is_object()) return invalid_argument("found a conversation that is not a JSON object");
   ChatInput input;
   for (const auto& [key, value] : json.items()) {

@@ -6,19 +6,19 @@
 namespace vernier {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-std::string role_of(const Json& message) {
+std::string role_of(const OrderedJson& message) {
   auto role = message.find("role");
   return role != message.end() && role->is_string() ? role->get<std::string>() : std::string();
 }
 
-bool is_instruction(const Json& message) {
+bool is_instruction(const OrderedJson& message) {
   std::string role = role_of(message);
   return role == "system" || role == "developer";
 }
 
-std::string reasoning_of(const Json& message) {
+std::string reasoning_of(const OrderedJson& message) {
   for (const char* key : {"reasoning_content", "reasoning", "thinking"}) {
     auto found = message.find(key);
     if (found != message.end() && found->is_string()) return found->get<std::string>();
@@ -26,7 +26,7 @@ std::string reasoning_of(const Json& message) {
   return {};
 }
 
-bool has_calls(const Json& message) {
+bool has_calls(const OrderedJson& message) {
   auto calls = message.find("tool_calls");
   return calls != message.end() && calls->is_array() && !calls->empty();
 }
@@ -36,7 +36,7 @@ Error bad_message(size_t index, std::string text) {
 }
 
 /// The parts of a message's content, each of which is encoded alone.
-Result<std::vector<std::string>> parts_of(const Json& message, size_t index) {
+Result<std::vector<std::string>> parts_of(const OrderedJson& message, size_t index) {
   std::vector<std::string> parts;
   auto content = message.find("content");
   if (content == message.end() || content->is_null()) return parts;
@@ -45,7 +45,7 @@ Result<std::vector<std::string>> parts_of(const Json& message, size_t index) {
     return parts;
   }
   if (!content->is_array()) return bad_message(index, "content is a string or a list of parts");
-  for (const Json& part : *content) {
+  for (const OrderedJson& part : *content) {
     auto text = part.is_object() ? part.find("text") : part.end();
     if (!part.is_object() || text == part.end() || !text->is_string()) {
       return bad_message(index, "a part of the content that is no text; this format takes text alone");
@@ -138,7 +138,7 @@ class HarmonyWriter {
   }
 
   std::string response_format() const {
-    const Json& format = *input_.response_format;
+    const OrderedJson& format = *input_.response_format;
     auto text_under = [&](const char* key, const char* otherwise) {
       auto found = format.find(key);
       return found != format.end() && found->is_string() ? found->get<std::string>() : std::string(otherwise);
@@ -146,7 +146,7 @@ class HarmonyWriter {
     std::string out = "# Response Formats\n\n## " + text_under("name", "response") + "\n\n";
     if (std::string about = text_under("description", ""); !about.empty()) out += "// " + about + "\n";
     auto schema = format.find("schema");
-    return out + (schema == format.end() ? "{}" : schema->dump(-1, ' ', false, Json::error_handler_t::replace));
+    return out + (schema == format.end() ? "{}" : schema->dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
   }
 
   bool is_final(size_t i) const { return role_of(input_.messages[i]) == "assistant" && !has_calls(input_.messages[i]); }
@@ -173,7 +173,7 @@ class HarmonyWriter {
   }
 
   Status write_message(size_t i) {
-    const Json& json = input_.messages[i];
+    const OrderedJson& json = input_.messages[i];
     std::string role = role_of(json);
     if (is_instruction(json)) return write_developer(i, i + 1, false);
     if (role == "assistant") return write_assistant(i);
@@ -199,7 +199,7 @@ class HarmonyWriter {
   }
 
   Status write_assistant(size_t i) {
-    const Json& json = input_.messages[i];
+    const OrderedJson& json = input_.messages[i];
     std::string reasoning = reasoning_of(json);
     if (!reasoning.empty() && !dropped_[i]) message("assistant", "analysis", {reasoning});
     TRY_BIND(std::vector<std::string> parts, parts_of(json, i));
@@ -208,10 +208,10 @@ class HarmonyWriter {
       return {};
     }
     if (!parts.empty()) message("assistant", "commentary", parts);
-    for (const Json& call : json["tool_calls"]) {
+    for (const OrderedJson& call : json["tool_calls"]) {
       if (!call.is_object()) return bad_message(i, "a tool call is an object");
       auto inner = call.find("function");
-      const Json& function = inner != call.end() && inner->is_object() ? *inner : call;
+      const OrderedJson& function = inner != call.end() && inner->is_object() ? *inner : call;
       auto name = function.find("name");
       if (name == function.end() || !name->is_string()) return bad_message(i, "a tool call without a name");
       last_call_ = name->get<std::string>();
@@ -226,7 +226,7 @@ class HarmonyWriter {
         text("{}");
       } else {
         text(arguments->is_string() ? arguments->get<std::string>()
-                                    : arguments->dump(-1, ' ', false, Json::error_handler_t::replace));
+                                    : arguments->dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
       }
       control("<|call|>");
     }

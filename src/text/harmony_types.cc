@@ -5,21 +5,21 @@
 namespace vernier {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-const Json* member_of(const Json& object, const char* key) {
+const OrderedJson* member_of(const OrderedJson& object, const char* key) {
   if (!object.is_object()) return nullptr;
   auto found = object.find(key);
   return found == object.end() ? nullptr : &*found;
 }
 
-std::string text_of(const Json& object, const char* key) {
-  const Json* value = member_of(object, key);
+std::string text_of(const OrderedJson& object, const char* key) {
+  const OrderedJson* value = member_of(object, key);
   return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
 }
 
-std::string literal(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string literal(const OrderedJson& value) {
+  return value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 std::string simple_type(const std::string& name) {
@@ -36,43 +36,43 @@ void add_comment(std::string& out, const std::string& indent, std::string_view t
   }
 }
 
-std::string type_text(const Json& schema, const std::string& indent, size_t depth);
+std::string type_text(const OrderedJson& schema, const std::string& indent, size_t depth);
 
-std::string union_text(const Json& list, const std::string& indent, size_t depth) {
+std::string union_text(const OrderedJson& list, const std::string& indent, size_t depth) {
   std::string out;
-  for (const Json& item : list) {
+  for (const OrderedJson& item : list) {
     if (!out.empty()) out += " | ";
     out += item.is_string() ? simple_type(item.get<std::string>()) : type_text(item, indent, depth);
   }
   return out.empty() ? "any" : out;
 }
 
-std::string default_text(const Json& property) {
-  const Json* value = member_of(property, "default");
+std::string default_text(const OrderedJson& property) {
+  const OrderedJson* value = member_of(property, "default");
   if (value == nullptr) return {};
   bool bare = value->is_string() && member_of(property, "enum") != nullptr;
   return "default: " + (bare ? value->get<std::string>() : literal(*value));
 }
 
-void add_property(std::string& out, const std::string& name, const Json& property, bool required,
+void add_property(std::string& out, const std::string& name, const OrderedJson& property, bool required,
                   const std::string& indent, size_t depth) {
   std::string title = text_of(property, "title");
   add_comment(out, indent, title);
   if (!title.empty()) out += indent + "//\n";
   add_comment(out, indent, text_of(property, "description"));
-  if (const Json* examples = member_of(property, "examples"); examples != nullptr && examples->is_array()) {
+  if (const OrderedJson* examples = member_of(property, "examples"); examples != nullptr && examples->is_array()) {
     out += indent + "// Examples:\n";
-    for (const Json& example : *examples) out += indent + "// - " + literal(example) + "\n";
+    for (const OrderedJson& example : *examples) out += indent + "// - " + literal(example) + "\n";
   }
   std::string note = default_text(property);
   out += indent + name + (required ? "" : "?") + ":";
-  const Json* choices = member_of(property, "oneOf");
+  const OrderedJson* choices = member_of(property, "oneOf");
   if (choices == nullptr || !choices->is_array()) {
     out += " " + type_text(property, indent + "    ", depth) + "," + (note.empty() ? "" : " // " + note) + "\n";
     return;
   }
   out += note.empty() ? "\n" : " // " + note + "\n";
-  for (const Json& choice : *choices) {
+  for (const OrderedJson& choice : *choices) {
     std::string about = text_of(choice, "description");
     std::replace(about.begin(), about.end(), '\n', ' ');
     std::string fallback = default_text(choice);
@@ -83,38 +83,39 @@ void add_property(std::string& out, const std::string& name, const Json& propert
   out += indent + ",\n";
 }
 
-std::string object_text(const Json& schema, const std::string& indent, size_t depth) {
-  const Json* properties = member_of(schema, "properties");
+std::string object_text(const OrderedJson& schema, const std::string& indent, size_t depth) {
+  const OrderedJson* properties = member_of(schema, "properties");
   if (properties == nullptr || !properties->is_object()) return "object";
-  const Json* required = member_of(schema, "required");
+  const OrderedJson* required = member_of(schema, "required");
   std::string out = "{\n";
   for (const auto& [name, property] : properties->items()) {
     bool needed = required != nullptr && required->is_array() &&
-                  std::find(required->begin(), required->end(), Json(name)) != required->end();
+                  std::find(required->begin(), required->end(), OrderedJson(name)) != required->end();
     add_property(out, name, property, needed, indent, depth);
   }
   return out + indent + "}";
 }
 
-std::string type_text(const Json& schema, const std::string& indent, size_t depth) {
+std::string type_text(const OrderedJson& schema, const std::string& indent, size_t depth) {
   constexpr size_t kMaxDepth = 32;  // a schema that nests deeper says nothing that a model reads
   if (!schema.is_object() || depth > kMaxDepth) return "any";
-  const Json* nullable = member_of(schema, "nullable");
+  const OrderedJson* nullable = member_of(schema, "nullable");
   std::string null = nullable != nullptr && nullable->is_boolean() && nullable->get<bool>() ? " | null" : "";
-  if (const Json* choices = member_of(schema, "oneOf"); choices != nullptr && choices->is_array()) {
+  if (const OrderedJson* choices = member_of(schema, "oneOf"); choices != nullptr && choices->is_array()) {
     return union_text(*choices, indent, depth + 1) + null;
   }
-  if (const Json* values = member_of(schema, "enum"); values != nullptr && values->is_array() && !values->empty()) {
+  if (const OrderedJson* values = member_of(schema, "enum");
+      values != nullptr && values->is_array() && !values->empty()) {
     std::string out;
-    for (const Json& value : *values) out += (out.empty() ? "" : " | ") + literal(value);
+    for (const OrderedJson& value : *values) out += (out.empty() ? "" : " | ") + literal(value);
     return out + null;
   }
-  const Json* type = member_of(schema, "type");
+  const OrderedJson* type = member_of(schema, "type");
   if (type == nullptr) return "any" + null;
   if (type->is_array()) return union_text(*type, indent, depth) + null;
   if (*type == "object") return object_text(schema, indent, depth + 1) + null;
   if (*type == "array") {
-    const Json* items = member_of(schema, "items");
+    const OrderedJson* items = member_of(schema, "items");
     return (items == nullptr ? "Array<any>" : type_text(*items, indent, depth + 1) + "[]") + null;
   }
   return (type->is_string() ? simple_type(type->get<std::string>()) : "any") + null;
@@ -122,18 +123,18 @@ std::string type_text(const Json& schema, const std::string& indent, size_t dept
 
 }  // namespace
 
-std::string harmony_type(const Json& schema) {
+std::string harmony_type(const OrderedJson& schema) {
   return type_text(schema, "", 0);
 }
 
-std::string harmony_functions(const Json& tools) {
+std::string harmony_functions(const OrderedJson& tools) {
   std::string out = "# Tools\n\n## functions\n\nnamespace functions {\n\n";
-  for (const Json& tool : tools) {
-    const Json* inner = member_of(tool, "function");
-    const Json& function = inner != nullptr ? *inner : tool;
+  for (const OrderedJson& tool : tools) {
+    const OrderedJson* inner = member_of(tool, "function");
+    const OrderedJson& function = inner != nullptr ? *inner : tool;
     add_comment(out, "", text_of(function, "description"));
-    const Json* parameters = member_of(function, "parameters");
-    const Json* properties = parameters != nullptr ? member_of(*parameters, "properties") : nullptr;
+    const OrderedJson* parameters = member_of(function, "parameters");
+    const OrderedJson* properties = parameters != nullptr ? member_of(*parameters, "properties") : nullptr;
     bool takes_some = properties != nullptr && properties->is_object() && !properties->empty();
     out += "type " + text_of(function, "name") + " = (";
     if (takes_some) out += "_: " + harmony_type(*parameters);

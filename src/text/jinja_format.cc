@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "text/jinja_numbers.h"
 #include "text/jinja_strings.h"
 #include "text/jinja_unicode.h"
 
@@ -31,8 +32,6 @@ std::string float_digits(double value, char type, int precision, bool alternate)
 }
 
 namespace {
-
-constexpr int64_t kMaxWidth = 2'000'000'000, kMaxPrecision = 10'000;
 
 struct Conversion {
   bool alternate = false, zero = false, left = false, space = false, plus = false;
@@ -89,13 +88,13 @@ class PercentFormatter {
       const Value given = next_value();
       if (!given.is_integer()) fail("* wants int");
       const int64_t number = expect_int(given, "width");
-      if (number > kMaxWidth || number < -kMaxWidth) fail("a width of {} is too large", number);
+      if (number > kMaxFormatWidth || number < -kMaxFormatWidth) fail("a width of {} is too large", number);
       return number;
     }
     int64_t number = 0;
     while (peek() >= '0' && peek() <= '9') {
       number = number * 10 + (format_.text[position_++] - '0');
-      if (number > kMaxWidth) fail("a width or precision of the format is too large");
+      if (number > kMaxFormatWidth) fail("a width or precision of the format is too large");
     }
     return number;
   }
@@ -231,7 +230,7 @@ class PercentFormatter {
   void put_float(const Value& value, const Conversion& how) {
     if (value.undefined()) fail_undefined(value);
     if (!value.is_number()) fail("must be real number, not {}", type_name(value));
-    if (how.precision > kMaxPrecision) fail("a precision above {} is not supported", kMaxPrecision);
+    if (how.precision > kMaxFormatPrecision) fail("a precision above {} is not supported", kMaxFormatPrecision);
     const double number = to_double(value);
     const int precision = how.precision < 0 ? 6 : static_cast<int>(how.precision);
     put_number(sign_of(std::signbit(number) && !std::isnan(number), how),

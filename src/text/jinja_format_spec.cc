@@ -9,8 +9,6 @@
 namespace vernier::jinja {
 namespace {
 
-constexpr int64_t kMaxWidth = 2'000'000'000, kMaxPrecision = 10'000;
-
 struct Spec {
   std::string fill = " ";
   char align = 0, sign = '-', group = 0, type = 0;
@@ -22,7 +20,7 @@ int64_t read_number(std::string_view text, size_t& at) {
   int64_t number = 0;
   while (at < text.size() && text[at] >= '0' && text[at] <= '9') {
     number = number * 10 + (text[at++] - '0');
-    if (number > kMaxWidth) fail("a width or precision of the format is too large");
+    if (number > kMaxFormatWidth) fail("a width or precision of the format is too large");
   }
   return number;
 }
@@ -116,7 +114,7 @@ void put_number(Interpreter& in, StringBuilder& out, const std::string& sign, st
 
 void format_float(Interpreter& in, StringBuilder& out, double value, const Spec& spec) {
   const bool negative = std::signbit(value) && !std::isnan(value);
-  if (spec.precision > kMaxPrecision) fail("a precision above {} is not supported", kMaxPrecision);
+  if (spec.precision > kMaxFormatPrecision) fail("a precision above {} is not supported", kMaxFormatPrecision);
   const int precision = static_cast<int>(spec.precision);
   std::string digits;
   if (spec.type == 0 && precision < 0) {

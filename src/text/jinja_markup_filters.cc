@@ -158,7 +158,7 @@ Value filter_urlize(In&, const Value&, Arguments&) {
   fail("urlize is not supported: it makes HTML links");
 }
 
-const auto kFilters = std::to_array<Filter>({
+const auto kMarkupFilters = std::to_array<Filter>({
     {"escape", "", filter_escape},
     {"e", "", filter_escape},
     {"forceescape", "", filter_forceescape},
@@ -172,7 +172,7 @@ const auto kFilters = std::to_array<Filter>({
 }  // namespace
 
 std::span<const Filter> markup_filters() {
-  return kFilters;
+  return kMarkupFilters;
 }
 
 }  // namespace vernier::jinja

@@ -123,7 +123,7 @@ Value filter_filesizeformat(In& in, const Value& input, const Value* a) {
   return {};
 }
 
-const auto kFilters = std::to_array<Filter>({
+const auto kNumberFilters = std::to_array<Filter>({
     {"abs", "", filter_abs},
     {"int", "default? base?", filter_int},
     {"float", "default?", filter_float},
@@ -134,7 +134,7 @@ const auto kFilters = std::to_array<Filter>({
 }  // namespace
 
 std::span<const Filter> number_filters() {
-  return kFilters;
+  return kNumberFilters;
 }
 
 }  // namespace vernier::jinja

@@ -121,7 +121,7 @@ Value filter_tojson(In& in, const Value& input, const Value* a) {
   return dump_json(in, input, a);
 }
 
-const auto kFilters = std::to_array<Filter>({
+const auto kSelectionFilters = std::to_array<Filter>({
     {"map", "*", nullptr, filter_map},
     {"select", "*", nullptr, filter_select},
     {"reject", "*", nullptr, filter_reject},
@@ -137,7 +137,7 @@ const auto kFilters = std::to_array<Filter>({
 }  // namespace
 
 std::span<const Filter> selection_filters() {
-  return kFilters;
+  return kSelectionFilters;
 }
 
 const Filter* find_filter(std::string_view name) {

@@ -302,7 +302,7 @@ Value filter_slice(In& in, const Value& input, const Value* a) {
   });
 }
 
-const auto kFilters = std::to_array<Filter>({
+const auto kSequenceFilters = std::to_array<Filter>({
     {"length", "", filter_length},
     {"count", "", filter_length},
     {"first", "", filter_first},
@@ -326,7 +326,7 @@ const auto kFilters = std::to_array<Filter>({
 }  // namespace
 
 std::span<const Filter> sequence_filters() {
-  return kFilters;
+  return kSequenceFilters;
 }
 
 }  // namespace vernier::jinja

@@ -255,7 +255,7 @@ Value filter_wordwrap(In& in, const Value& input, const Value* a) {
   return out.take(in.heap());
 }
 
-const auto kFilters = std::to_array<Filter>({
+const auto kTextFilters = std::to_array<Filter>({
     {"string", "", filter_string},
     {"upper", "", filter_upper},
     {"lower", "", filter_lower},
@@ -274,7 +274,7 @@ const auto kFilters = std::to_array<Filter>({
 }  // namespace
 
 std::span<const Filter> text_filters() {
-  return kFilters;
+  return kTextFilters;
 }
 
 }  // namespace vernier::jinja

@@ -10,8 +10,6 @@
 namespace vernier {
 namespace {
 
-constexpr std::string_view kMeta = "\xE2\x96\x81";  // the character that stands for a space
-
 int32_t type_of(const GgufVocabulary& gguf, size_t id) {
   return gguf.token_types.empty() ? GgufVocabulary::kNormal : gguf.token_types[id];
 }
@@ -54,12 +52,12 @@ std::shared_ptr<const Vocabulary> sentencepiece_vocabulary(const GgufVocabulary&
   keep->file = gguf.keep;
   size_t spaces = 0;
   for (std::string_view token : gguf.tokens) spaces += is_run(token) ? token.size() : 0;
-  keep->spelled.reserve(spaces * kMeta.size());  // views into it must not move
+  keep->spelled.reserve(spaces * kSpaceMark.size());  // views into it must not move
   std::vector<std::string_view> texts = gguf.tokens;
   for (std::string_view& text : texts) {
     if (!is_run(text)) continue;
     size_t begin = keep->spelled.size();
-    for (size_t i = 0; i < text.size(); ++i) keep->spelled.append(kMeta);
+    for (size_t i = 0; i < text.size(); ++i) keep->spelled.append(kSpaceMark);
     text = std::string_view(keep->spelled).substr(begin);
   }
   return std::make_shared<const Vocabulary>(std::move(texts), keep);
@@ -130,9 +128,9 @@ Status read_sentencepiece(const GgufVocabulary& gguf, TokenizerParts& parts) {
     parts.model = std::make_unique<BpeModel>(parts.vocabulary, std::move(merges), std::move(options));
   }
   bool prefix = gguf.add_space_prefix.value_or(gguf.model != "gemma4");
-  if (prefix) parts.normalizers.push_back(make_prepend(std::string(kMeta)));
-  parts.normalizers.push_back(make_replace(Regex::literal(" "), std::string(kMeta)));
-  parts.decoder.push_back({.kind = DecoderKind::kReplace, .pattern = Regex::literal(kMeta), .content = " "});
+  if (prefix) parts.normalizers.push_back(make_prepend(std::string(kSpaceMark)));
+  parts.normalizers.push_back(make_replace(Regex::literal(" "), std::string(kSpaceMark)));
+  parts.decoder.push_back({.kind = DecoderKind::kReplace, .pattern = Regex::literal(kSpaceMark), .content = " "});
   parts.decoder.push_back({.kind = DecoderKind::kByteFallback, .pattern = {}, .content = {}});
   parts.decoder.push_back({.kind = DecoderKind::kFuse, .pattern = {}, .content = {}});
   if (prefix) parts.decoder.push_back({.kind = DecoderKind::kStrip, .pattern = {}, .content = " ", .left = 1});
@@ -161,9 +159,9 @@ Status read_unigram(const GgufVocabulary& gguf, TokenizerParts& parts) {
   }
   PrependScheme scheme = gguf.add_space_prefix.value_or(true) ? PrependScheme::kAlways : PrependScheme::kNever;
   if (gguf.remove_extra_whitespace.value_or(true)) parts.pre_tokenizers.push_back(make_whitespace_split());
-  parts.pre_tokenizers.push_back(make_metaspace(std::string(kMeta), scheme, true));
+  parts.pre_tokenizers.push_back(make_metaspace(std::string(kSpaceMark), scheme, true));
   parts.decoder.push_back(
-      {.kind = DecoderKind::kMetaspace, .pattern = {}, .content = std::string(kMeta), .scheme = scheme});
+      {.kind = DecoderKind::kMetaspace, .pattern = {}, .content = std::string(kSpaceMark), .scheme = scheme});
   add_template(gguf, false, true, parts);
   return {};
 }

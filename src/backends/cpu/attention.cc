@@ -5,12 +5,13 @@
 
 #include "backends/cpu/cpu_vector.h"
 #include "ops/pack_info.h"
+#include "tensor/checked.h"
 
 namespace vernier {
 namespace {
 
 /// A sequence with at least this many rows in a step is run tile by tile: its rows share each key that is loaded.
-constexpr int32_t kTileRows = 4;
+constexpr int32_t kLeastTiledRows = 4;
 constexpr int kPrepareRows = 8;  // of one chunk
 /// Fewer queries than this share the cost of reading a tile's keys too thinly to give other threads work.
 constexpr int32_t kLeastTileQueries = 16;
@@ -21,12 +22,8 @@ int32_t first_visible(const AttnSpec& spec, int32_t position) {
   return spec.window ? std::max(0, position - *spec.window + 1) : 0;
 }
 
-int32_t ceil_div(int32_t a, int32_t b) {
-  return (a + b - 1) / b;
-}
-
 bool runs_in_tiles(int64_t rows) {
-  return rows >= kTileRows;
+  return rows >= kLeastTiledRows;
 }
 
 }  // namespace
@@ -253,8 +250,9 @@ void Attention::cut_tiles(const AttnSpec& spec, int32_t sequence, const Sequence
   int32_t step = kTileQueries / heads;
   // A small chunk over few KV heads would leave threads idle: lower tiles for as many of them as there are.
   const auto sequences = static_cast<int32_t>(step_->sequences.size());
-  const int32_t wanted = ceil_div(pool_.threads(), spec.kv_heads * ceil_div(group, heads) * sequences);
-  step = std::min(step, std::max(ceil_div(kLeastTileQueries, heads), ceil_div(rows.rows, wanted)));
+  const int64_t wanted = ceil_div(pool_.threads(), spec.kv_heads * ceil_div(group, heads) * sequences);
+  step = static_cast<int32_t>(
+      std::min<int64_t>(step, std::max(ceil_div(kLeastTileQueries, heads), ceil_div(rows.rows, wanted))));
   // Of one KV head after another, as a core's cache may hold the keys and values of one. The last rows see most keys:
   // they go first, so that no thread is left alone with them.
   for (int32_t kv_head = 0; kv_head < spec.kv_heads; ++kv_head) {
@@ -350,9 +348,10 @@ Choice explain_attention(const AttnSpec& spec, const CacheSpec& cache, int64_t b
       if (level > isa) {
         candidate.reason = {ReasonCode::kNeedsIsa, fmt::format("needs {}; {} is in use", name(level), name(isa))};
       } else if (tiles != (!spec.causal || runs_in_tiles(batch_rows))) {
-        candidate.reason = {ReasonCode::kRows, tiles ? fmt::format("tiles pay from {} rows of a sequence", kTileRows)
-                                               : spec.causal ? "reads the keys once for each row"
-                                                             : "sees keys up to its row only"};
+        candidate.reason = {ReasonCode::kRows,
+                            tiles         ? fmt::format("tiles pay from {} rows of a sequence", kLeastTiledRows)
+                            : spec.causal ? "reads the keys once for each row"
+                                          : "sees keys up to its row only"};
       } else if (level < isa) {
         candidate.reason = {ReasonCode::kSlower, fmt::format("{} is wider", name(isa))};
       } else {

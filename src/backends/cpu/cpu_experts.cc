@@ -9,8 +9,6 @@
 namespace vernier {
 namespace {
 
-constexpr int64_t kNumbersPerChunk = 16384;
-
 struct GateContext {
   const RowKernels* kernels;
   const GateSpec* spec;

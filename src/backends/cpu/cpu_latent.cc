@@ -7,7 +7,7 @@
 namespace vernier {
 namespace {
 
-constexpr int64_t kRowsPerChunk = 4;
+constexpr int64_t kLatentRowsPerChunk = 4;
 
 struct Turn {
   const float* cosines;  // [pairs]
@@ -42,8 +42,8 @@ void CpuLatent::fill_rows(const LatentLayer& layer, const float* q, const float*
   const RopeRows::Table& rope = rope_.table(layer.rope, pool_);
   const float* weight = CpuVector::numbers(layer.norm.weight.get(), spec.rank);
   const int64_t heads = layer.attn.spec.heads, row_dim = spec.row_dim(), stride = (heads + 2) * row_dim;
-  pool_.parallel_for(static_cast<int>((rows + kRowsPerChunk - 1) / kRowsPerChunk), [&](int chunk) {
-    for (int64_t row = chunk * kRowsPerChunk; row < std::min(rows, (chunk + 1) * kRowsPerChunk); ++row) {
+  pool_.parallel_for(static_cast<int>((rows + kLatentRowsPerChunk - 1) / kLatentRowsPerChunk), [&](int chunk) {
+    for (int64_t row = chunk * kLatentRowsPerChunk; row < std::min(rows, (chunk + 1) * kLatentRowsPerChunk); ++row) {
       const Turn turn{rope.cosines.data() + row * rope.pairs, rope.sines.data() + row * rope.pairs, rope.pairs,
                       spec.neighbours};
       float* to = rows_.data() + row * stride;

@@ -7,11 +7,6 @@
 #include "backends/cpu/cpu_vector.h"
 
 namespace vernier {
-namespace {
-
-constexpr int64_t kNumbersPerChunk = 16384;  // of work between the products: about 2 us
-
-}  // namespace
 
 const RowKernels& row_kernels(Isa isa) {
 #if defined(__x86_64__)

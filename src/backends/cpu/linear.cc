@@ -5,6 +5,7 @@
 
 #include "backends/cpu/linear_tile.h"
 #include "base/check.h"
+#include "tensor/checked.h"
 
 namespace vernier {
 namespace {
@@ -21,10 +22,6 @@ constexpr int64_t kDenseStreamPanels = 4;
 constexpr size_t kMostProducts = 4096;
 /// Columns past a row, so that rows of a power of two do not share cache sets.
 constexpr int64_t kRowGap = 64;
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 using SegmentWork = LinearScratch::SegmentWork;
 

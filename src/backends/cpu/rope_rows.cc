@@ -28,7 +28,7 @@ bool same(const RopeSpec& a, const RopeSpec& b) {
   return a.base == b.base && a.dim == b.dim && std::visit(SameScaling{}, a.scaling, b.scaling);
 }
 
-constexpr int kRowsPerChunk = 32;
+constexpr int kTurnedRowsPerChunk = 32;
 
 }  // namespace
 
@@ -54,8 +54,8 @@ const RopeRows::Table& RopeRows::table(const RopeSpec& spec, ThreadPool& pool) {
   }
   const double magnitude = entry.spec.magnitude();
   auto fill = [&](int chunk) {
-    size_t begin = static_cast<size_t>(chunk) * kRowsPerChunk;
-    size_t end = std::min(rows, begin + kRowsPerChunk);
+    size_t begin = static_cast<size_t>(chunk) * kTurnedRowsPerChunk;
+    size_t end = std::min(rows, begin + kTurnedRowsPerChunk);
     for (size_t row = begin; row < end; ++row) {
       for (size_t pair = 0; pair < pairs; ++pair) {
         // In float64: at position 8000 a float32 angle is off by up to 2.4e-4.
@@ -65,7 +65,7 @@ const RopeRows::Table& RopeRows::table(const RopeSpec& spec, ThreadPool& pool) {
       }
     }
   };
-  pool.parallel_for(static_cast<int>((rows + kRowsPerChunk - 1) / kRowsPerChunk), fill);
+  pool.parallel_for(static_cast<int>((rows + kTurnedRowsPerChunk - 1) / kTurnedRowsPerChunk), fill);
   return entry.table;
 }
 
