@@ -24,7 +24,7 @@ struct BackendCase {
   Result<std::unique_ptr<Backend>> make() const {
     if (name == "reference") return std::unique_ptr<Backend>(std::make_unique<RefBackend>());
 #ifdef VERNIER_TEST_CUDA
-    if (name == "cuda_exact" || requested_backend() == "cuda") return make_cuda_backend({});
+    if (name.starts_with("cuda") || requested_backend() == "cuda") return make_cuda_backend({.numerics = numerics});
 #endif
     if (!requested_backend().empty()) return unsupported("this build's tests have no backend {}", requested_backend());
     return CpuBackend::make({.threads = threads, .isa = requested_isa(), .numerics = numerics});
@@ -43,7 +43,7 @@ inline std::string why_no_cuda_cases() {
 
 inline std::vector<BackendCase> cuda_cases() {
   if (!why_no_cuda_cases().empty()) return {};
-  return {{"cuda_exact", Numerics::kExact, 1}};
+  return {{"cuda_exact", Numerics::kExact, 1}, {"cuda_fast", Numerics::kFast, 1}};
 }
 
 /// Every fast backend of this build, under the instruction set that this run asks for; GPUs as far as one answers.
@@ -56,6 +56,7 @@ inline std::vector<BackendCase> backend_cases() {
 /// Backends that keep activations in float32 or better: the reference, and each fast one under exact numerics.
 inline std::vector<BackendCase> exact_backends() {
   std::vector<BackendCase> cases = cuda_cases();
+  std::erase_if(cases, [](const BackendCase& of) { return of.numerics != Numerics::kExact; });
   cases.insert(cases.end(), {{"reference", Numerics::kExact, 1}, {"cpu_exact", Numerics::kExact, 2}});
   return cases;
 }

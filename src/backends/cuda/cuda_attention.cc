@@ -15,38 +15,6 @@ cuda::FreshKeys fresh_keys(FreshRows fresh) {
 
 }  // namespace
 
-bool in_one_launch(const PackedMatrix& matrix) {
-  const std::span<const CudaRows> parts = CudaMatrix::of(matrix).parts();
-  return parts.size() <= static_cast<size_t>(cuda::kMostParts) &&
-         std::ranges::all_of(parts, [&](const CudaRows& part) { return part.view.kind == parts.front().view.kind; });
-}
-
-void multiply_parts(LaunchQueue& queue, const PackedMatrix& matrix, const float* bias, cuda::ConstRows x, int64_t rows,
-                    cuda::Rows out, bool add, const ProductNeighbours& with) {
-  const std::span<const CudaRows> parts = CudaMatrix::of(matrix).parts();
-  for (size_t next = 0; next < parts.size();) {
-    cuda::ProductCall call;
-    // As many as a launch takes: neighbours of one kind of codes.
-    while (next < parts.size() && call.part_count < cuda::kMostParts &&
-           (call.part_count == 0 || parts[next].view.kind == call.parts[0].weight.kind)) {
-      call.parts[call.part_count++] = {parts[next].view, parts[next].first_output};
-      call.outputs += parts[next++].view.rows;
-    }
-    call.x = x;
-    call.rows = rows;
-    call.out = out;
-    call.bias = bias;
-    call.add = add;
-    if (rows <= cuda::kMostFusedRows) {
-      const cuda::FusedProductCall fused{call, with.norm, with.norm_eps, with.gate.has_value(),
-                                         with.gate.value_or(cuda::GateRule{})};
-      queue.launch("product", cuda::fused_product, fused);
-    } else {
-      queue.launch("product", cuda::product, call);
-    }
-  }
-}
-
 cuda::AttendPrepareCall CudaAttention::prepare(const AttnLayer& layer, CudaKvStore& kv, cuda::ConstRows qkv,
                                                bool by_tiles) {
   const AttnSpec& spec = layer.spec;
@@ -168,15 +136,15 @@ void CudaAttention::run_latent(const LatentLayer& layer, CudaKvStore& kv, cuda::
   if (queue_.failed()) return;
   queue_.launch("compressed rows", cuda::latent_prepare, call);
   for (int64_t head = 0; head < heads; ++head) {
-    multiply_parts(queue_, *layer.keys[static_cast<size_t>(head)].matrix, nullptr,
-                   {q.data + head * spec.query_dim(), q.stride}, rows,
-                   {call.out.data + head * row_dim + spec.rope_dim, stride});
+    products_.multiply(*layer.keys[static_cast<size_t>(head)].matrix, nullptr,
+                       {q.data + head * spec.query_dim(), q.stride}, rows,
+                       {call.out.data + head * row_dim + spec.rope_dim, stride});
   }
   run(layer.attn, kv, call.out, means);
   for (int64_t head = 0; head < heads; ++head) {
-    multiply_parts(queue_, *layer.values[static_cast<size_t>(head)].matrix, nullptr,
-                   {means.data + head * row_dim + spec.rope_dim, means.stride}, rows,
-                   {out.data + head * spec.value_dim, out.stride});
+    products_.multiply(*layer.values[static_cast<size_t>(head)].matrix, nullptr,
+                       {means.data + head * row_dim + spec.rope_dim, means.stride}, rows,
+                       {out.data + head * spec.value_dim, out.stride});
   }
 }
 

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <optional>
-
 #include "backends/cuda/cuda_kv.h"
+#include "backends/cuda/cuda_products.h"
 #include "backends/cuda/cuda_step.h"
 #include "backends/cuda/kernel_choice.h"
 
@@ -13,8 +12,8 @@ namespace vernier {
 /// in one order; and by tiles or not is the layer's matter, never the step's. One thread.
 class CudaAttention {
  public:
-  CudaAttention(CudaDevice& device, LaunchQueue& queue, CudaStep& step)
-      : device_(device), queue_(queue), step_(step), rope_(device, queue) {}
+  CudaAttention(CudaDevice& device, LaunchQueue& queue, CudaStep& step, CudaProducts& products)
+      : device_(device), queue_(queue), step_(step), products_(products), rope_(device, queue) {}
 
   void begin() { rope_.begin(); }
   /// From qkv [rows, q | k | v] to out [rows, heads * head_dim].
@@ -31,22 +30,10 @@ class CudaAttention {
   CudaDevice& device_;
   LaunchQueue& queue_;
   CudaStep& step_;
+  CudaProducts& products_;
   CudaRope rope_;
   DeviceScratch queries_, fresh_keys_, fresh_values_, parts_, arrived_;
   DeviceScratch latent_rows_, latent_means_;
 };
-
-/// What a product of few rows takes with it: a norm of x before, a gate of its outputs after.
-struct ProductNeighbours {
-  const float* norm = nullptr;
-  float norm_eps = 0;
-  std::optional<cuda::GateRule> gate;
-};
-
-/// x times a matrix, its parts of one kind of codes together.
-void multiply_parts(LaunchQueue& queue, const PackedMatrix& matrix, const float* bias, cuda::ConstRows x, int64_t rows,
-                    cuda::Rows out, bool add = false, const ProductNeighbours& with = {});
-/// Whether a matrix's outputs are made by one launch, so that a gate finds its two sides together.
-bool in_one_launch(const PackedMatrix& matrix);
 
 }  // namespace vernier

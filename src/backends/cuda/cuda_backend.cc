@@ -6,24 +6,26 @@
 #include "backends/cuda/cuda_limits.h"
 #include "backends/cuda/cuda_matrix.h"
 #include "backends/cuda/cuda_ops.h"
+#include "backends/cuda/cuda_products.h"
 #include "backends/cuda/kernel_choice.h"
 
 namespace vernier {
 
 Result<std::unique_ptr<Backend>> CudaBackend::make(const CudaOptions& options) {
   TRY_BIND(std::unique_ptr<CudaDevice> device, CudaDevice::open(options.device, options.most_bytes));
-  return std::unique_ptr<Backend>(new CudaBackend(std::move(device)));
+  return std::unique_ptr<Backend>(new CudaBackend(std::move(device), options.numerics));
 }
 
 Features CudaBackend::features() const {
   const cuda::DeviceFacts& facts = device_->facts();
   return {fmt::format("{}, {} multiprocessors", facts.name, facts.multiprocessors),
-          fmt::format("sm{}{}", facts.major, facts.minor), 1, Numerics::kExact};
+          fmt::format("sm{}{}", facts.major, facts.minor), 1, numerics_};
 }
 
-Result<std::shared_ptr<const PackedMatrix>> CudaBackend::pack(std::span<const QTensor> segments, PackUse) {
+Result<std::shared_ptr<const PackedMatrix>> CudaBackend::pack(std::span<const QTensor> segments, PackUse use) {
   TRY_STATUS(device_->use());
-  TRY_BIND(std::shared_ptr<const CudaMatrix> matrix, CudaMatrix::make(*device_, segments));
+  const Numerics numerics = use == PackUse::kRouter ? Numerics::kExact : numerics_;
+  TRY_BIND(std::shared_ptr<const CudaMatrix> matrix, CudaMatrix::make(*device_, segments, numerics));
   return std::shared_ptr<const PackedMatrix>(std::move(matrix));
 }
 
@@ -50,7 +52,8 @@ Result<std::unique_ptr<Ops>> CudaBackend::make_ops(KvStore& kv, int64_t max_rows
 }
 
 std::vector<Choice> CudaBackend::explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const {
-  return explain_cuda_linear(matrix, batch_rows);
+  return explain_cuda_linear(matrix, CudaMatrix::of(matrix).numerics(), CudaMatrix::of(matrix).parts(), batch_rows,
+                             fast_device(device_->facts()));
 }
 
 Choice CudaBackend::explain_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) const {

@@ -8,8 +8,8 @@
 
 namespace vernier {
 
-/// One NVIDIA GPU. Owns its device; what it made does not outlive it. Activations are float32 whatever the numerics
-/// that are asked for. One thread at a time.
+/// One NVIDIA GPU. Owns its device; what it made does not outlive it. Activations are float32; under fast numerics a
+/// product rounds them to bf16. One thread at a time.
 class CudaBackend final : public Backend {
  public:
   /// Refuses a machine without a GPU, and a device that is not there.
@@ -27,9 +27,11 @@ class CudaBackend final : public Backend {
   Result<MachineLimits> measure_limits(int64_t buffer_bytes) override;
 
  private:
-  explicit CudaBackend(std::unique_ptr<CudaDevice> device) : device_(std::move(device)) {}
+  CudaBackend(std::unique_ptr<CudaDevice> device, Numerics numerics)
+      : device_(std::move(device)), numerics_(numerics) {}
 
   std::unique_ptr<CudaDevice> device_;
+  Numerics numerics_;
 };
 
 }  // namespace vernier

@@ -11,6 +11,7 @@ namespace vernier {
 struct CudaOptions {
   int device = 0;
   int64_t most_bytes = 0;  ///< of device memory; 0: all that there is
+  Numerics numerics = Numerics::kFast;
 };
 
 /// Whether this build has kernels for GPUs (VERNIER_CUDA); linked from entry/built.cc or entry/not_built.cc.

@@ -29,10 +29,10 @@ Result<std::unique_ptr<CudaExperts::Table>> CudaExperts::make_table(
   for (size_t expert = 0; expert < matrices.size(); ++expert) {
     for (const CudaRows& part : CudaMatrix::of(*matrices[expert]).parts()) {
       auto it = std::ranges::find_if(table->groups, [&](const Group& group) {
-        return group.first_output == part.first_output && group.kind == part.view.kind;
+        return group.first_output == part.first_output && group.kind == part.view.kind && group.fast == part.fast;
       });
       if (it == table->groups.end()) {
-        table->groups.push_back({part.first_output, 0, part.view.kind, {}, {}});
+        table->groups.push_back({part.first_output, 0, part.view.kind, part.fast, {}, {}});
         views.emplace_back(matrices.size());
         it = table->groups.end() - 1;
       }
@@ -78,20 +78,20 @@ const CudaExperts::Table* CudaExperts::table(const std::vector<Weight<S>>& weigh
   return tables_.back().get();
 }
 
-void CudaExperts::multiply(const Table& table, const int32_t* first, const int32_t* source_rows, cuda::ConstRows x,
+void CudaExperts::multiply(const Table& table, const int32_t* source_rows, cuda::ConstRows x, int64_t places,
                            cuda::Rows out) {
   for (const Group& group : table.groups) {
     cuda::GroupedProductCall call;
     call.kind = group.kind;
     call.weights = group.views.as<const cuda::QView>();
     call.biases = group.biases.as<const float* const>();
-    call.first = first;
+    call.first = choices_.first;
     call.source_rows = source_rows;
     call.matrices = static_cast<int32_t>(table.matrices.size());
     call.most_outputs = group.most_outputs;
     call.x = x;
     call.out = {out.data + group.first_output, out.stride};
-    queue_.launch("experts' product", cuda::grouped_product, call);
+    products_.multiply_grouped(call, group.fast, table.matrices.front()->cols(), places);
   }
 }
 
@@ -107,8 +107,8 @@ void CudaExperts::choose(const ExpertsLayer& layer, cuda::ConstRows x, int64_t r
   choices_.row_at = row_at_.reserve<int32_t>(device_, queue_, choices, "choices");
   auto* next = next_.reserve<int32_t>(device_, queue_, spec.experts, "choices");
   if (queue_.failed()) return;
-  multiply_parts(queue_, *layer.router.matrix, CudaVector::numbers(layer.router.bias.get(), spec.experts), x, rows,
-                 {logits, spec.experts});
+  products_.multiply(*layer.router.matrix, CudaVector::numbers(layer.router.bias.get(), spec.experts), x, rows,
+                     {logits, spec.experts});
   route.logits = logits;
   route.correction = CudaVector::numbers(layer.correction.get(), spec.experts);
   route.rows = rows;
@@ -146,10 +146,10 @@ void CudaExperts::run(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows
   const cuda::Rows gated = {gated_.reserve<float>(device_, queue_, choices * spec.width, "gated rows"), spec.width};
   const cuda::Rows answers = {answers_.reserve<float>(device_, queue_, choices * hidden, "experts' answers"), hidden};
   if (queue_.failed()) return;
-  multiply(*gate_up, choices_.first, choices_.row_at, x, both);
+  multiply(*gate_up, choices_.row_at, x, choices, both);
   const int32_t* made = choices_.first + spec.weighted();  // experts without weights have the last places
   queue_.launch("gate", cuda::gate, both, gate_rule(spec.gate), choices, spec.width, made, gated);
-  multiply(*down, choices_.first, nullptr, gated, answers);
+  multiply(*down, nullptr, gated, choices, answers);
   cuda::CombineCall combine;
   combine.answers = answers;
   combine.x = x;

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "backends/cuda/launch_queue.h"
+#include "backends/cuda/cuda_products.h"
 #include "ops/ops.h"
 
 namespace vernier {
@@ -15,7 +15,8 @@ cuda::GateRule gate_rule(const GateSpec& spec);
 /// added in order of the experts' numbers. One thread.
 class CudaExperts {
  public:
-  CudaExperts(CudaDevice& device, LaunchQueue& queue) : device_(device), queue_(queue) {}
+  CudaExperts(CudaDevice& device, LaunchQueue& queue, CudaProducts& products)
+      : device_(device), queue_(queue), products_(products) {}
 
   /// From x [rows, hidden] to out [rows, hidden].
   void run(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows, cuda::Rows out);
@@ -26,6 +27,7 @@ class CudaExperts {
     int64_t first_output = 0;
     int64_t most_outputs = 0;
     cuda::Codes kind = cuda::Codes::kF32;
+    cuda::FastCodes fast = cuda::FastCodes::kNone;
     DeviceBuffer views;   // [experts]
     DeviceBuffer biases;  // [experts]
   };
@@ -40,8 +42,7 @@ class CudaExperts {
   const Table* table(const std::vector<Weight<S>>& weights);
   Result<std::unique_ptr<Table>> make_table(std::vector<std::shared_ptr<const PackedMatrix>> matrices,
                                             std::vector<std::shared_ptr<const PackedVector>> biases);
-  void multiply(const Table& table, const int32_t* first, const int32_t* source_rows, cuda::ConstRows x,
-                cuda::Rows out);
+  void multiply(const Table& table, const int32_t* source_rows, cuda::ConstRows x, int64_t places, cuda::Rows out);
   void choose(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows);
 
   /// A step's choices on the device.
@@ -55,6 +56,7 @@ class CudaExperts {
 
   CudaDevice& device_;
   LaunchQueue& queue_;
+  CudaProducts& products_;
   std::vector<std::unique_ptr<Table>> tables_;
   Choices choices_;
   DeviceScratch logits_, expert_of_, weight_of_, first_, next_, place_of_, row_at_;

@@ -24,8 +24,9 @@ CudaOps::CudaOps(CudaDevice& device, CudaKvStore& kv, int64_t max_rows)
       kv_(kv),
       max_rows_(max_rows),
       step_(device, queue_),
-      attention_(device, queue_, step_),
-      experts_(device, queue_) {}
+      products_(device, queue_),
+      attention_(device, queue_, step_, products_),
+      experts_(device, queue_, products_) {}
 
 // ---- activations ----
 
@@ -182,14 +183,14 @@ void CudaOps::finish_product(Id id, cuda::Rows out, bool add, std::optional<cuda
   with.gate = gate;
   Id source = node(id).source;
   const Node& normed = node(source);
-  if (normed.source != kNone && normed.matrix == nullptr &&
+  if (normed.source != kNone && normed.matrix == nullptr && takes_neighbours(*node(id).matrix) &&
       judge_fused_norm(normed.rows, normed.cols).code == ReasonCode::kChosen) {
     with.norm = normed.norm;
     with.norm_eps = normed.norm_eps;
     source = normed.source;
   }
   const cuda::Rows from = rows_of(ready(source));
-  multiply_parts(queue_, *node(id).matrix, node(id).bias, from, node(id).rows, out, add, with);
+  products_.multiply(*node(id).matrix, node(id).bias, from, node(id).rows, out, add, with);
 }
 
 /// A node's numbers, made now if they are pending.
@@ -233,7 +234,7 @@ Shard CudaOps::gate(const Shard& gate_up, const GateSpec& spec) {
   const int64_t rows = gate_up.rows(), cols = gate_up.cols() / 2;
   const Node& product = node(both);
   if (product.source != kNone && product.matrix != nullptr && rows <= cuda::kMostFusedRows &&
-      in_one_launch(*product.matrix)) {
+      takes_neighbours(*product.matrix) && in_one_launch(*product.matrix)) {
     const Id id = make(rows, cols);
     finish_product(both, rows_of(id), false, gate_rule(spec));
     return handle<ActivationKind::kShard>(id);

@@ -88,6 +88,7 @@ class CudaOps final : public Ops, private ActivationOwner {
   int64_t max_rows_;
   LaunchQueue queue_{device_};
   CudaStep step_;
+  CudaProducts products_;
   CudaAttention attention_;
   CudaExperts experts_;
   int64_t live_ = 0;

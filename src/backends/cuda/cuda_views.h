@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "backends/cuda/kernels/fast.h"
 #include "backends/cuda/kernels/views.h"
 #include "tensor/qtensor.h"
 
@@ -17,6 +18,7 @@ cuda::ScaleKind scale_kind(ScaleType type);
 struct CudaRows {
   int64_t first_output = 0;
   cuda::QView view;
+  cuda::FastCodes fast = cuda::FastCodes::kNone;  ///< how fast numerics read them
 };
 
 /// Views of a tensor whose bytes lie at these addresses; one for each of its segments.

@@ -108,8 +108,41 @@ AttendPlan plan_attend_tiles(int32_t rows, const AttnSpec& spec, int32_t ranges)
 
 // What a kernel cannot do at all was refused before anybody asks why it was chosen: by make_ops and make_kv.
 
-std::vector<Choice> explain_cuda_linear(const PackedMatrix& matrix, int64_t batch_rows) {
-  return {only_choice(linear_problem(matrix, batch_rows), "product_rows_f32", matrix.info().layout)};
+std::vector<Choice> explain_cuda_linear(const PackedMatrix& matrix, Numerics numerics, std::span<const CudaRows> parts,
+                                        int64_t batch_rows, const FastDevice& device) {
+  std::vector<Choice> choices;
+  std::vector<cuda::FastCodes> told;
+  for (const CudaRows& part : parts) {
+    if (std::ranges::find(told, part.fast) != told.end()) continue;
+    told.push_back(part.fast);
+    FastProblem problem;
+    problem.cols = part.view.cols;
+    problem.rows = batch_rows;
+    for (const CudaRows& other : parts) {
+      if (other.fast != part.fast) continue;
+      problem.output_tiles += (other.view.rows + cuda::kTileOutputs - 1) / cuda::kTileOutputs;
+      problem.output_strips += (other.view.rows + 15) / 16;
+    }
+    const bool tiles = plan_fast_product(problem, device).tile_rows > 16;
+    Reason few = can(), many = can(), exact = {ReasonCode::kSlower, "tensor cores are faster here"};
+    if (part.fast == cuda::FastCodes::kNone) {
+      few = numerics == Numerics::kExact
+                ? Reason{ReasonCode::kNumerics, "rounds activations to bf16; float32 is asked for"}
+                : judge_fast(part.view).reason;
+      many = few;
+      exact = can();
+    } else if (tiles) {
+      few = {ReasonCode::kRows, fmt::format("made for few rows; these are {}", batch_rows)};
+    } else if (!device.warpgroups) {
+      many = {ReasonCode::kNeedsFeature, "needs warpgroup_mma"};
+    } else {
+      many = {ReasonCode::kRows, fmt::format("made for many rows; these are {}", batch_rows)};
+    }
+    choices.push_back({linear_problem(matrix, batch_rows),
+                       {{"fast_tiles_bf16", many}, {"fast_rows_bf16", few}, {"product_rows_f32", exact}},
+                       matrix.info().layout});
+  }
+  return choices;
 }
 
 Choice explain_cuda_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) {

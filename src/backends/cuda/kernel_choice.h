@@ -2,7 +2,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <vector>
 
+#include "backends/cuda/cuda_views.h"
+#include "backends/cuda/fast_choice.h"
 #include "ops/backend.h"
 #include "tune/choice.h"
 
@@ -34,7 +38,9 @@ AttendPlan plan_attend(int32_t rows, int32_t heads, int32_t head_dim, int32_t ra
 /// The same where query heads of a KV head share a block.
 AttendPlan plan_attend_tiles(int32_t rows, const AttnSpec& spec, int32_t ranges);
 
-std::vector<Choice> explain_cuda_linear(const PackedMatrix& matrix, int64_t batch_rows);
+/// A choice for each way that parts are read in.
+std::vector<Choice> explain_cuda_linear(const PackedMatrix& matrix, Numerics numerics, std::span<const CudaRows> parts,
+                                        int64_t batch_rows, const FastDevice& device);
 Choice explain_cuda_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows);
 
 }  // namespace vernier

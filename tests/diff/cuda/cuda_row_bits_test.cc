@@ -78,23 +78,32 @@ class SmallLayer {
   std::vector<float> first_;
 };
 
-// CUDA-5: a row is the same to the bit alone and in a crowd, and for any cut of its sequence into steps. Rows that walk
-// their ranges of keys and rows whose ranges stand side by side are among them.
-TEST(CudaRowBits, DependOnTheirSequenceAlone) {
-  const std::string reason = testing::why_no_cuda_cases();
-  if (!reason.empty()) GTEST_SKIP() << reason;
-  auto backend = testing::cuda_cases().front().make().value();
-  SmallLayer whole(*backend);
+/// A row is the same to the bit alone and in a crowd, and for any cut of its sequence into steps. Rows that walk their
+/// ranges of keys and rows whose ranges stand side by side are among them.
+void check_row_bits(Backend& backend) {
+  SmallLayer whole(backend);
   whole.feed({kTokens});
-  SmallLayer pieces(*backend);
+  SmallLayer pieces(backend);
   for (int32_t count : {300, 1, 1, 200, 7, 111}) pieces.feed({count});
-  SmallLayer crowd(*backend);
+  SmallLayer crowd(backend);
   crowd.feed({10, 600, 0});
   crowd.feed({500, 1, 77});
   for (int i = 0; i < 10; ++i) crowd.feed({1, 1, 1});
   crowd.feed({100, 0, 3});
   EXPECT_EQ(pieces.first(), whole.first());
   EXPECT_EQ(crowd.first(), whole.first());
+}
+
+// CUDA-5, under exact numerics and under fast ones.
+TEST(CudaRowBits, DependOnTheirSequenceAlone) {
+  const std::string reason = testing::why_no_cuda_cases();
+  if (!reason.empty()) GTEST_SKIP() << reason;
+  for (const testing::BackendCase& of : testing::cuda_cases()) {
+    SCOPED_TRACE(of.name);
+    auto backend = of.make();
+    ASSERT_TRUE(backend.ok()) << backend.error().to_string();
+    check_row_bits(**backend);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+
+#include "backends/cuda/fast_choice.h"
+#include "backends/cuda/launch_queue.h"
+#include "ops/weight.h"
+
+namespace vernier {
+
+/// What a device is to a plan.
+FastDevice fast_device(const cuda::DeviceFacts& facts);
+
+/// What a float32 product of few rows takes with it: a norm of x before, a gate of its outputs after.
+struct ProductNeighbours {
+  const float* norm = nullptr;
+  float norm_eps = 0;
+  std::optional<cuda::GateRule> gate;
+};
+/// Whether a matrix's products do: those of tensor cores round what is normed, and find no gate beside its other side.
+bool takes_neighbours(const PackedMatrix& matrix);
+/// Whether a matrix's outputs are made by one launch, so that a gate finds its two sides together.
+bool in_one_launch(const PackedMatrix& matrix);
+
+/// Products by matrices of this backend, each part by the path that packing chose for it. Owns their scratch. One
+/// thread.
+class CudaProducts {
+ public:
+  CudaProducts(CudaDevice& device, LaunchQueue& queue) : device_(device), queue_(queue) {}
+
+  /// x times a matrix, its parts of one kind of codes together.
+  void multiply(const PackedMatrix& matrix, const float* bias, cuda::ConstRows x, int64_t rows, cuda::Rows out,
+                bool add = false, const ProductNeighbours& with = {});
+  /// `places` rows by many matrices; `codes` kNone: float32.
+  void multiply_grouped(const cuda::GroupedProductCall& call, cuda::FastCodes codes, int64_t cols, int64_t places);
+
+ private:
+  void multiply_fast(const cuda::ProductCall& call, cuda::FastCodes codes);
+  cuda::FastScratch scratch_for(const cuda::FastPlan& plan);
+
+  CudaDevice& device_;
+  LaunchQueue& queue_;
+  DeviceScratch arranged_, partials_;
+  DeviceBuffer arrivals_;
+};
+
+}  // namespace vernier

@@ -1,0 +1,138 @@
+#include "backends/cuda/fast_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace vernier {
+namespace {
+
+using cuda::Codes;
+using cuda::FastCodes;
+using cuda::ScaleKind;
+
+constexpr int64_t kCopyBytes = 16;
+constexpr int64_t kSmallWeight = 8 << 20;  // numbers; below, a launch more costs more than reading rows anew
+constexpr int64_t kMostDirectRows = 4;
+constexpr int32_t kMostStripRows = 16;
+constexpr int32_t kSmallTileRows = 64;
+constexpr int64_t kFewPlaces = 8;  // a matrix
+
+FastVerdict can(FastCodes codes) {
+  return {codes, {ReasonCode::kChosen, "exact in one or two bf16 numbers"}};
+}
+FastVerdict cannot(ReasonCode code, std::string detail) {
+  return {FastCodes::kNone, {code, std::move(detail)}};
+}
+
+FastVerdict judge_bytes(const cuda::QView& view, FastCodes row, FastCodes block, FastCodes narrow) {
+  if (view.group_cols >= view.cols) return can(row);
+  if (block != FastCodes::kNone && view.group_cols % cuda::kUnitColumns == 0 && view.inner == ScaleKind::kF32) {
+    return can(block);
+  }
+  const bool words = view.groups_across % cuda::kScaleRowMultiple == 0;
+  if (narrow != FastCodes::kNone && view.inner == ScaleKind::kE8M0 && view.group_rows == 1 && view.group_cols == 32 &&
+      words) {
+    return can(narrow);
+  }
+  return cannot(
+      ReasonCode::kBlockSize,
+      fmt::format("{}x{} codes share a scale; made for whole rows, for E4M3 in blocks of {} columns and for 32",
+                  view.group_rows, view.group_cols, cuda::kUnitColumns));
+}
+
+FastVerdict judge_nibbles(const cuda::QView& view) {
+  const bool words = view.group_rows == 1 && view.groups_across % cuda::kScaleRowMultiple == 0;
+  if (words && view.inner == ScaleKind::kE8M0 && view.group_cols == 32) return can(FastCodes::kMxfp4);
+  if (words && view.inner == ScaleKind::kE4M3 && view.group_cols == 16) return can(FastCodes::kNvfp4);
+  return cannot(ReasonCode::kBlockSize, fmt::format("a scale is shared by {}x{}", view.group_rows, view.group_cols));
+}
+
+/// Formats of blocks that begin at any byte.
+FastVerdict judge_decoded(Codes kind) {
+  switch (kind) {
+    case Codes::kF16:
+      return can(FastCodes::kF16);
+    case Codes::kQ4_0:
+      return can(FastCodes::kQ4_0);
+    case Codes::kQ4_1:
+      return can(FastCodes::kQ4_1);
+    case Codes::kQ8_0:
+      return can(FastCodes::kQ8_0);
+    case Codes::kQ4_K:
+      return can(FastCodes::kQ4_K);
+    case Codes::kQ6_K:
+      return can(FastCodes::kQ6_K);
+    case Codes::kGgufMxfp4:
+      return can(FastCodes::kGgufMxfp4);
+    default:
+      return cannot(ReasonCode::kCodec, "no kernel for tensor cores reads these blocks");
+  }
+}
+
+int64_t rounded(int64_t count, int64_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
+
+FastVerdict judge_fast(const cuda::QView& view) {
+  if (view.kind == Codes::kF32) return cannot(ReasonCode::kCodec, "float32 weights are multiplied as they are");
+  if (view.cols % 4 != 0) return cannot(ReasonCode::kShape, fmt::format("{} inputs are no multiple of 4", view.cols));
+  if (view.kind == Codes::kF16 || view.kind > Codes::kE2M1) return judge_decoded(view.kind);
+  if (view.row_bytes % kCopyBytes != 0) {
+    return cannot(ReasonCode::kShape,
+                  fmt::format("rows of {} bytes are no multiple of {}", view.row_bytes, kCopyBytes));
+  }
+  switch (view.kind) {
+    case Codes::kBF16:
+      return can(FastCodes::kBF16);
+    case Codes::kE4M3:
+      return judge_bytes(view, FastCodes::kE4M3Row, FastCodes::kE4M3Block, FastCodes::kMxfp8);
+    case Codes::kE5M2:
+      return judge_bytes(view, FastCodes::kE5M2Row, FastCodes::kNone, FastCodes::kNone);
+    default:
+      return judge_nibbles(view);
+  }
+}
+
+cuda::FastPlan plan_fast_product(const FastProblem& problem, const FastDevice& device) {
+  cuda::FastPlan plan;
+  const int64_t row_limit = problem.output_strips * 16 * problem.cols < kSmallWeight ? 8 : kMostDirectRows;
+  if (problem.rows <= row_limit && problem.aligned) return plan;
+  plan.arranged = true;
+  plan.tiles = 2;
+  if (problem.rows <= kMostStripRows || !device.warpgroups) {
+    plan.tile_rows = kMostStripRows;
+  } else {
+    // Large tiles where they keep every processor busy; else small ones, whose quarters are shared out.
+    const int64_t large = rounded(problem.rows, cuda::kMostTileRows) / cuda::kMostTileRows * problem.output_tiles;
+    plan.tile_rows = large >= device.multiprocessors ? cuda::kMostTileRows : kSmallTileRows;
+    if (plan.tile_rows == kSmallTileRows) {
+      const int64_t tiles = rounded(problem.rows, kSmallTileRows) / kSmallTileRows * problem.output_tiles;
+      plan.splits = cuda::kQuarters;
+      plan.partial_numbers = cuda::kQuarters * tiles * kSmallTileRows * cuda::kTileOutputs;
+      plan.arrivals = static_cast<int32_t>(tiles);
+    }
+  }
+  plan.arranged_pairs =
+      rounded(problem.rows, plan.tile_rows) * cuda::fast_units(problem.cols) * (cuda::kUnitColumns / 2);
+  return plan;
+}
+
+cuda::FastPlan plan_fast_grouped(int64_t places, int32_t matrices, int64_t cols, const FastDevice& device) {
+  cuda::FastPlan plan;
+  plan.tiles = 2;
+  if (!device.warpgroups || places < kFewPlaces * matrices) return plan;
+  plan.tile_rows = kSmallTileRows;
+  plan.arranged = true;
+  plan.arranged_pairs =
+      (cuda::arranged_place(places, matrices) + plan.tile_rows) * cuda::fast_units(cols) * (cuda::kUnitColumns / 2);
+  return plan;
+}
+
+const char* fast_kernel_name(const cuda::FastPlan& plan) {
+  return plan.tile_rows > kMostStripRows ? "fast_tiles_bf16" : "fast_rows_bf16";
+}
+
+}  // namespace vernier

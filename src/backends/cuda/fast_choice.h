@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/kernels/fast.h"
+#include "tune/choice.h"
+
+/// Whether fast numerics can multiply by a view, how, and by which kernel. Pure: packing, launch and `explain` ask the
+/// same. What decides how a number is computed is the weight alone; how many rows there are decides the kernel, which
+/// all add in one order.
+namespace vernier {
+
+struct FastVerdict {
+  cuda::FastCodes codes = cuda::FastCodes::kNone;
+  Reason reason;  ///< kChosen for can
+};
+FastVerdict judge_fast(const cuda::QView& view);
+
+/// What a plan depends on beside the weight.
+struct FastProblem {
+  int64_t output_tiles = 0;   ///< of kTileOutputs, each part's rounded up
+  int64_t output_strips = 0;  ///< of 16
+  int64_t cols = 0;
+  int64_t rows = 0;
+  bool aligned = true;  ///< every row of x begins at a multiple of 16 bytes
+};
+struct FastDevice {
+  int multiprocessors = 1;
+  bool warpgroups = false;  ///< has products of a warp group
+};
+
+cuda::FastPlan plan_fast_product(const FastProblem& problem, const FastDevice& device);
+/// `places` rows shared out among `matrices`.
+cuda::FastPlan plan_fast_grouped(int64_t places, int32_t matrices, int64_t cols, const FastDevice& device);
+/// "fast_rows_bf16" or "fast_tiles_bf16".
+const char* fast_kernel_name(const cuda::FastPlan& plan);
+
+}  // namespace vernier

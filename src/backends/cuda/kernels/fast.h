@@ -1,0 +1,82 @@
+#pragma once
+
+#include "backends/cuda/kernels/launch.h"
+
+/// Products by tensor cores: the border of the fast numerics. Weights are decoded in registers to bf16, activations are
+/// rounded to bf16, sums are float32. Columns are taken in units, units in four quarters, and a number is the sum of
+/// its quarters in their order, each the sum of its units: one order for any number of rows, any kernel and any grid.
+namespace vernier::cuda {
+
+/// How codes become bf16. Where bf16 holds code and scale exactly the scale is a factor of the code; a scale for each
+/// row acts on the sum, one for each block on the sum of a unit. Other formats are decoded to float32 and are the sum
+/// of two bf16 numbers.
+enum class FastCodes : uint8_t {
+  kNone,
+  kBF16,
+  kE4M3Row,
+  kE4M3Block,
+  kMxfp8,
+  kE5M2Row,
+  kMxfp4,
+  kNvfp4,
+  kF16,
+  kQ4_0,
+  kQ4_1,
+  kQ8_0,
+  kQ4_K,
+  kQ6_K,
+  kGgufMxfp4,
+};
+inline constexpr int kFastKinds = 15;
+
+inline constexpr int kUnitColumns = 128;
+inline constexpr int kHalfColumns = 64;  ///< what four products of 16 columns take
+inline constexpr int kQuarters = 4;
+inline constexpr int kTileOutputs = 128;  ///< of a block of the kernel for many rows
+inline constexpr int kMostTileRows = 128;
+inline constexpr int kScaleRowMultiple = 8;  ///< byte scales of a row are padded to it, so that a unit's are one word
+
+constexpr int64_t fast_units(int64_t cols) {
+  return (cols + kUnitColumns - 1) / kUnitColumns;
+}
+
+/// Which kernel, and how much scratch it takes. Made by plan_fast_product.
+struct FastPlan {
+  int32_t tile_rows = 8;  ///< 8 and 16: quarters side by side in a block; more: tiles of warp groups
+  int32_t tiles = 1;      ///< of 16 outputs for a warp, of the first kind
+  bool arranged = false;  ///< rows are rounded and laid out by a launch before
+  int32_t splits = 1;     ///< blocks that share a tile's quarters: 1 or 4
+  int64_t arranged_pairs = 0;
+  int64_t partial_numbers = 0;
+  int32_t arrivals = 0;
+  VERNIER_COMPARED(FastPlan)
+};
+
+struct FastScratch {
+  uint32_t* arranged = nullptr;  ///< [arranged_pairs], at a multiple of 16 bytes
+  float* partials = nullptr;
+  int32_t* arrivals = nullptr;  ///< zeros, and left so
+  VERNIER_COMPARED(FastScratch)
+};
+
+/// `codes` is that of every part.
+LaunchCode fast_product(const ProductCall& call, FastCodes codes, const FastPlan& plan, const FastScratch& scratch,
+                        Stream stream);
+
+/// Rows of matrix e are places [first[e], first[e + 1]); `places` are all of them, and those of no matrix.
+struct FastGroupedCall {
+  GroupedProductCall product;
+  FastCodes codes = FastCodes::kNone;
+  int64_t cols = 0;
+  int64_t places = 0;
+  VERNIER_COMPARED(FastGroupedCall)
+};
+LaunchCode fast_grouped_product(const FastGroupedCall& call, const FastPlan& plan, const FastScratch& scratch,
+                                Stream stream);
+
+/// Where a matrix's rows begin among arranged ones: at a multiple of eight, and behind those of the one before.
+constexpr int64_t arranged_place(int64_t first, int64_t matrix) {
+  return (first + 7 * matrix + 7) / 8 * 8;
+}
+
+}  // namespace vernier::cuda

@@ -1,0 +1,97 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backends/cuda/cuda_views.h"
+#include "backends/cuda/fast_choice.h"
+#include "tensor/codec.h"
+
+namespace vernier {
+namespace {
+
+using cuda::FastCodes;
+using ::testing::HasSubstr;
+
+FastVerdict verdict(const Codec& codec, int64_t cols, bool padded = true) {
+  cuda::QView view;
+  view.rows = 64;
+  view.cols = cols;
+  view.kind = codes_kind(codec);
+  view.inner = scale_kind(codec.inner);
+  view.row_bytes = codec.row_bytes(cols);
+  view.group_rows = codec.group_rows == 0 ? view.rows : codec.group_rows;
+  view.group_cols = codec.group_cols == 0 ? cols : codec.group_cols;
+  view.groups_across = codec.groups_across(cols);
+  if (padded) view.groups_across = (view.groups_across + 7) / 8 * 8;
+  return judge_fast(view);
+}
+
+TEST(CudaFastChoice, EveryServingCodecIsFast) {
+  const std::pair<CodecId, FastCodes> kKinds[] = {
+      {CodecId::kBF16, FastCodes::kBF16},           {CodecId::kF16, FastCodes::kF16},
+      {CodecId::kE4M3Tensor, FastCodes::kE4M3Row},  {CodecId::kE4M3Channel, FastCodes::kE4M3Row},
+      {CodecId::kE5M2Channel, FastCodes::kE5M2Row}, {CodecId::kMxfp8, FastCodes::kMxfp8},
+      {CodecId::kMxfp4, FastCodes::kMxfp4},         {CodecId::kNvfp4, FastCodes::kNvfp4},
+      {CodecId::kQ4_0, FastCodes::kQ4_0},           {CodecId::kQ4_1, FastCodes::kQ4_1},
+      {CodecId::kQ8_0, FastCodes::kQ8_0},           {CodecId::kQ4_K, FastCodes::kQ4_K},
+      {CodecId::kQ6_K, FastCodes::kQ6_K},           {CodecId::kGgufMxfp4, FastCodes::kGgufMxfp4}};
+  for (const auto& [id, kind] : kKinds) EXPECT_EQ(verdict(codec(id), 768).codes, kind) << codec(id).name;
+  EXPECT_EQ(verdict(block_codec(CodecId::kE4M3Block, 128, 128, ScaleType::kF32), 768).codes, FastCodes::kE4M3Block);
+  EXPECT_EQ(verdict(block_codec(CodecId::kE4M3Block, 64, 256, ScaleType::kF32), 768).codes, FastCodes::kE4M3Block);
+}
+
+TEST(CudaFastChoice, RefusalsNameWhatDecided) {
+  EXPECT_EQ(verdict(codec(CodecId::kF32), 768).reason.code, ReasonCode::kCodec);
+  const FastVerdict blocks = verdict(block_codec(CodecId::kE4M3Block, 5, 12, ScaleType::kF32), 768);
+  EXPECT_EQ(blocks.codes, FastCodes::kNone);
+  EXPECT_EQ(blocks.reason.code, ReasonCode::kBlockSize);
+  EXPECT_THAT(blocks.reason.detail, HasSubstr("12"));
+  EXPECT_EQ(verdict(codec(CodecId::kBF16), 33).reason.code, ReasonCode::kShape);
+  EXPECT_THAT(verdict(codec(CodecId::kBF16), 36).reason.detail, HasSubstr("72"));
+  EXPECT_EQ(verdict(codec(CodecId::kNvfp4), 48).reason.code, ReasonCode::kShape);
+  // A row's byte scales are read as words.
+  EXPECT_EQ(verdict(codec(CodecId::kMxfp4), 2880, false).reason.code, ReasonCode::kBlockSize);
+}
+
+// CUDA-5 rests on it: how a weight is read does not depend on the rows, only which kernel reads it.
+TEST(CudaFastPlan, RowsDecideTheKernelAndWhatItTakes) {
+  const FastDevice hopper{132, true}, other{108, false};
+  const auto plan = [](int64_t rows, const FastDevice& device, bool aligned = true) {
+    return plan_fast_product({.output_tiles = 32, .output_strips = 256, .cols = 7168, .rows = rows, .aligned = aligned},
+                             device);
+  };
+  EXPECT_EQ(plan(1, hopper).tile_rows, 8);
+  EXPECT_FALSE(plan(4, hopper).arranged);
+  EXPECT_TRUE(plan(4, hopper, false).arranged) << "rows that begin at any byte are copied";
+  EXPECT_EQ(plan(8, hopper).tile_rows, 16);
+  EXPECT_EQ(plan(16, hopper).tile_rows, 16);
+  EXPECT_EQ(plan(64, hopper).tile_rows, 64);
+  EXPECT_EQ(plan(64, hopper).splits, 4);
+  EXPECT_EQ(plan(512, hopper).tile_rows, 64) << "128 tiles are not enough";
+  EXPECT_EQ(plan(4096, hopper).tile_rows, 128);
+  EXPECT_EQ(plan(4096, hopper).splits, 1);
+  EXPECT_EQ(plan(4096, other).tile_rows, 16);
+  for (int64_t rows : {9, 17, 64, 65, 150, 4096}) {
+    const cuda::FastPlan made = plan(rows, hopper);
+    EXPECT_GE(made.arranged_pairs, rows * 7168 / 2) << rows;
+    EXPECT_EQ(made.splits > 1, made.partial_numbers >= int64_t{4} * rows * 4096) << rows;
+  }
+}
+
+// Arranged rows of two experts must not meet, and each expert's must begin where a swizzle does.
+TEST(CudaFastPlan, ArrangedPlacesDoNotMeet) {
+  std::vector<int32_t> first = {0};
+  for (int32_t count : {3, 0, 8, 9, 1, 0, 64, 7}) first.push_back(first.back() + count);
+  for (size_t e = 0; e + 1 < first.size(); ++e) {
+    const int64_t begin = cuda::arranged_place(first[e], static_cast<int64_t>(e));
+    EXPECT_EQ(begin % 8, 0);
+    EXPECT_LE(begin + first[e + 1] - first[e], cuda::arranged_place(first[e + 1], static_cast<int64_t>(e) + 1));
+  }
+  const cuda::FastPlan plan = plan_fast_grouped(512, 8, 256, {132, true});
+  EXPECT_EQ(plan.tile_rows, 64);
+  EXPECT_EQ(plan_fast_grouped(8, 8, 256, {132, true}).tile_rows, 8);
+  EXPECT_EQ(plan_fast_grouped(512, 8, 256, {108, false}).tile_rows, 8);
+  EXPECT_GE(plan.arranged_pairs, (cuda::arranged_place(512, 8) + 64) * 128);
+}
+
+}  // namespace
+}  // namespace vernier
