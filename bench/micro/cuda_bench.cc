@@ -1,12 +1,12 @@
 // Decoding on a GPU with weights that nobody trained, and its attention alone.
 //
-//   cuda_bench model  [--shape smollm2] [--codec q4_1] [--kv f16] [--depth 0] [--streams 1] [--steps 200]
-//   cuda_bench attend [--shape 32/8/128] [--kv bf16]... [--depth 4096]... [--streams 1] [--window 0]
+//   cuda_bench model  [--shape smollm2] [--codec q4_1] [--kv f16] [--depth 0] [--streams 1] [--steps 200] [--numerics
+//   fast] cuda_bench attend [--shape 32/8/128] [--kv bf16]... [--depth 4096]... [--streams 1] [--window 0]
 //
-// `model` decodes the largest logit of each stream and says tokens a second. `attend` runs a step of many layers, each
-// with a cache of its own, together larger than any cache of the chip where there is room, and says a layer's time
-// (with the launch that writes its keys and values), the rate at which keys and values are read, and that as a share of
-// copying.
+// `model` decodes the largest logit of each stream and says tokens a second, and for the prompt that fills --depth,
+// too. `attend` runs a step of many layers, each with a cache of its own, together larger than any cache of the chip
+// where there is room, and says a layer's time (with the launch that writes its keys and values), the rate at which
+// keys and values are read, and that as a share of copying.
 
 #include <fmt/format.h>
 
@@ -36,6 +36,7 @@ struct Options {
   int streams = 1;
   int steps = 200;
   int window = 0;
+  std::string numerics = "fast";
 };
 
 Result<CodecId> cache_type(const std::string& name) {
@@ -172,10 +173,14 @@ Status bench_model(const Options& options, Backend& backend, const MachineLimits
   Streams streams(options.streams, depth + options.steps + 16);
   TRY_BIND(auto kv, backend.make_kv({cache_specs(spec, stored), {streams.blocks()}, kBlockTokens}));
   TRY_BIND(auto ops, backend.make_ops(*kv, std::max(kChunk, options.streams)));
+  double prompt_rate = 0;
   for (int stream = 0; stream < options.streams; ++stream) {
     for (int first = 0; first < depth; first += kChunk) {
-      ops->begin(streams.step(stream, stream + 1, first, std::min(kChunk, depth - first), false));
+      Stopwatch watch;
+      const int rows = std::min(kChunk, depth - first);
+      ops->begin(streams.step(stream, stream + 1, first, rows, false));
       TRY_STATUS(ops->read(decoder.forward(*ops)));
+      prompt_rate = std::max(prompt_rate, rows / watch.elapsed_seconds());
     }
   }
   const std::vector<SampleSpec> greedy(static_cast<size_t>(options.streams), SampleSpec{.temperature = 0});
@@ -200,9 +205,9 @@ Status bench_model(const Options& options, Backend& backend, const MachineLimits
   }
   fmt::print(
       "{} {}, cache {}, {} streams at {}: {:.1f} us a step ({:.1f} until all is asked for), {:.0f} tok/s; last token "
-      "{}; copy {:.2f} TB/s\n",
+      "{}; prompt {:.0f} tok/s; copy {:.2f} TB/s; {}\n",
       options.shape, options.codec, options.types.front(), options.streams, depth, best * 1e6, least_host * 1e6,
-      options.streams / best, streams.tokens[0], limits.read_bytes_per_s * 1e-12);
+      options.streams / best, streams.tokens[0], prompt_rate, limits.read_bytes_per_s * 1e-12, options.numerics);
   std::fflush(stdout);
   return {};
 }
@@ -309,7 +314,9 @@ Status bench_attend(const Options& options, const std::string& type, int depth, 
 }
 
 Status bench(const Options& options, bool model) {
-  TRY_BIND(std::unique_ptr<Backend> backend, make_cuda_backend({}));
+  CudaOptions cuda;
+  cuda.numerics = options.numerics == "exact" ? Numerics::kExact : Numerics::kFast;
+  TRY_BIND(std::unique_ptr<Backend> backend, make_cuda_backend(cuda));
   TRY_BIND(const MachineLimits limits, backend->measure_limits(0));
   if (model) return bench_model(options, *backend, limits);
   for (int depth : options.depths) {
@@ -334,6 +341,7 @@ int main(int argc, char** argv) {
     command->add_option("--streams", options.streams)->check(CLI::PositiveNumber);
     command->add_option("--steps", options.steps)->check(CLI::PositiveNumber);
     command->add_option("--window", options.window);
+    command->add_option("--numerics", options.numerics)->check(CLI::IsMember({"fast", "exact"}));
     return command;
   };
   const CLI::App* model = add("model", "A whole decoder");
