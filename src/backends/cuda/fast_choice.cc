@@ -11,7 +11,7 @@ using cuda::Codes;
 using cuda::FastCodes;
 using cuda::ScaleKind;
 
-constexpr int64_t kCopyBytes = 16;
+constexpr int64_t kPieceBytes = 16;
 constexpr int64_t kSmallWeight = 8 << 20;  // numbers; below, a launch more costs more than reading rows anew
 constexpr int64_t kMostDirectRows = 4;
 constexpr int32_t kMostStripRows = 16;
@@ -80,9 +80,9 @@ FastVerdict judge_fast(const cuda::QView& view) {
   if (view.kind == Codes::kF32) return cannot(ReasonCode::kCodec, "float32 weights are multiplied as they are");
   if (view.cols % 4 != 0) return cannot(ReasonCode::kShape, fmt::format("{} inputs are no multiple of 4", view.cols));
   if (view.kind == Codes::kF16 || view.kind > Codes::kE2M1) return judge_decoded(view.kind);
-  if (view.row_bytes % kCopyBytes != 0) {
+  if (view.row_bytes % kPieceBytes != 0) {
     return cannot(ReasonCode::kShape,
-                  fmt::format("rows of {} bytes are no multiple of {}", view.row_bytes, kCopyBytes));
+                  fmt::format("rows of {} bytes are no multiple of {}", view.row_bytes, kPieceBytes));
   }
   switch (view.kind) {
     case Codes::kBF16:
