@@ -180,7 +180,10 @@ Status run_tune_why(const TuneListFlags& flags) {
 }  // namespace
 
 void add_tune_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("tune", "Measured choices of kernels: list, compare, merge and prune them");
+  CLI::App* command = app.add_subcommand(
+      "tune",
+      "Measured choices of kernels: list, compare, merge and prune them. Records come by import and merge: "
+      "nothing measures yet, and no backend reads them");
   command->require_subcommand(1);
   auto list = std::make_shared<TuneListFlags>();
   CLI::App* list_form = command->add_subcommand("list", "What is known, and what of it this machine would use");

@@ -32,6 +32,8 @@ std::string_view name(ReasonCode code) {
       return "scales";
     case ReasonCode::kResultType:
       return "result-type";
+    case ReasonCode::kValues:
+      return "values";
     case ReasonCode::kNotAsked:
       return "not-asked";
   }

@@ -21,6 +21,7 @@ enum class ReasonCode : uint8_t {
   kBlockSize,     ///< made for scale groups of another size
   kScales,        ///< does not read scales stored so, or so many of them
   kResultType,    ///< does not write this type
+  kValues,        ///< reads some of the weight's codes wrongly
   kNotAsked,      ///< can, and another was asked for by name
 };
 

@@ -13,6 +13,7 @@ const Candidate* stood_in_for(const Choice& choice) {
       case ReasonCode::kBlockSize:
       case ReasonCode::kScales:
       case ReasonCode::kResultType:
+      case ReasonCode::kValues:
         return &candidate;
       case ReasonCode::kNeedsIsa:
       case ReasonCode::kSlower:

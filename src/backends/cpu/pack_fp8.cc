@@ -96,7 +96,7 @@ Fp8Plan plan_fp8(const QTensor& tensor, ThreadPool& pool) {
     return plan;
   }
   if (has_special_code(view, pool)) {
-    plan.refused = {ReasonCode::kCodec, "a code that is NaN or infinite; needs codes that are numbers"};
+    plan.refused = {ReasonCode::kValues, "a code that is NaN or infinite; needs codes that are numbers"};
     return plan;
   }
   if (!each_row) return plan;

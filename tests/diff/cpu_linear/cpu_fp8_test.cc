@@ -225,6 +225,7 @@ TEST(CpuFp8Choice, EveryRefusalHasItsReason) {
 
   const QTensor broken = every_code(codec(CodecId::kE4M3Channel), false);
   EXPECT_EQ(explained(broken, 1).chosen().kernel, "float_stream_baseline");
+  EXPECT_EQ(reason_of(explained(broken, 1), "fp8_stream_baseline").code, ReasonCode::kValues);
   EXPECT_NE(reason_of(explained(broken, 1), "fp8_stream_baseline").detail.find("NaN"), std::string::npos);
 }
 
@@ -251,7 +252,7 @@ TEST(CpuFp8Choice, OnlyWhatNoPanelHoldsFallsBack) {
   for (const Codec& each : all_codecs()) check(random_matrix(each, 24, 512, 3), "");
   for (const Codec& each : block_codecs()) {
     check(every_code(each, true), each.group_cols == 6 ? "shape" : "");
-    check(every_code(each, false), each.group_cols == 6 ? "shape" : "");
+    check(every_code(each, false), each.group_cols == 6 ? "shape" : "values");
   }
 }
 
