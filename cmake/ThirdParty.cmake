@@ -40,8 +40,9 @@ if(VERNIER_HAS_XGRAMMAR)
   edit_xgrammar("${xgrammar_root}" xgrammar_sources)
   add_library(xgrammar STATIC EXCLUDE_FROM_ALL ${xgrammar_sources})
   set_target_properties(xgrammar PROPERTIES CXX_STANDARD 17 UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-  # -O2 under the sanitizers too: compiling a grammar unoptimised takes seconds.
-  target_compile_options(xgrammar PRIVATE -w -O2)
+  # -O2 under the sanitizers too: compiling a grammar unoptimised takes seconds. Its messages name its files, which a built
+  # library must not do with a path of the machine that built it.
+  target_compile_options(xgrammar PRIVATE -w -O2 "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
   target_compile_definitions(xgrammar PUBLIC XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0
                              XGRAMMAR_LOG_CUSTOMIZE=1)
   target_include_directories(xgrammar SYSTEM PUBLIC "${xgrammar_root}/include" "${xgrammar_root}/3rdparty/picojson"
