@@ -113,7 +113,8 @@ struct Row {
 double float_share(const LoadedModel& model, int64_t rows) {
   const auto in_floats = [](const Choice& choice) {
     const std::string& kernel = choice.chosen().kernel;
-    return kernel.starts_with("float_") || kernel.starts_with("fp8_stream") || kernel.starts_with("fp8_tile");
+    return kernel.starts_with("float_") || kernel.starts_with("fp8_stream") || kernel.starts_with("fp8_tile") ||
+           kernel.ends_with("_f32");
   };
   double all = 0, floats = 0;
   for (const DecoderPart& part : model.decoder().parts()) {

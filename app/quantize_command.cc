@@ -5,6 +5,7 @@
 
 #include "api/load_tokenizer.h"
 #include "app/commands.h"
+#include "app/number_flags.h"
 #include "audit/json_vocabulary.h"
 #include "audit/quantise_checkpoint.h"
 #include "base/progress.h"
@@ -118,7 +119,7 @@ void add_quantize_command(CLI::App& app) {
   command->add_option("--rest", flags->rest, "What blocks of other matrices become in a folder: bf16, f16 or f32")
       ->capture_default_str();
   command->add_option("--shard-bytes", flags->shard_bytes, "Largest safetensors file (default 5 GiB)")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(byte_size());
   command->add_flag("--allow-requantize", flags->requantise, "Decodes a checkpoint that is quantised already");
   command->add_flag("--overwrite", flags->overwrite, "Replaces what stands at --out");
   set_work(*command, [flags] {

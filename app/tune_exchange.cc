@@ -10,6 +10,7 @@
 #include <set>
 
 #include "app/commands.h"
+#include "app/number_flags.h"
 #include "app/output_file.h"
 #include "app/tactic_sources.h"
 #include "base/progress.h"
@@ -266,9 +267,9 @@ void add_prune_form(CLI::App& command) {
   form->add_flag("--misfits", prune->misfits, "Those that do not fit this device, these flags and this build");
   form->add_flag("--superseded", prune->superseded, "Those that fit and were measured again later");
   form->add_option("--unused-days", prune->unused_days, "Those that nobody wanted for so many days")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0.0, 100'000.0));
   form->add_option("--max-bytes", prune->most_bytes, "The oldest unused, until no more bytes are left (10MB)")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(byte_size());
   form->add_flag("--damaged", prune->damaged, "What was set aside because it was damaged");
   form->add_flag("--dry-run", prune->dry_run, "Only say what would go");
   set_work(*form, [prune] { return run_tune_prune(*prune); });

@@ -91,6 +91,13 @@ Result<OutputPlace> OutputPlace::make(const std::string& given, const Checkpoint
   return OutputPlace(out, with_ending(out, ".partial"));
 }
 
+Status OutputPlace::make_parent() const {
+  std::error_code failure;
+  if (!is_gguf(out_) && out_.has_parent_path()) fs::create_directories(out_.parent_path(), failure);
+  if (failure) return make_error(ErrorCode::kInternal, "cannot write {}: {}", out_.string(), failure.message());
+  return {};
+}
+
 Status OutputPlace::put() const {
   std::error_code failure;
   if (!is_gguf(out_) && fs::exists(out_, failure) && !fs::is_empty(out_, failure)) return replace_folder();

@@ -16,6 +16,8 @@ class OutputPlace {
 
   /// Where to write: beside the place, so that the last step is a rename.
   const std::filesystem::path& partial() const { return partial_; }
+  /// The folders above a model that is a folder itself.
+  Status make_parent() const;
   /// Gives the finished model its name. On failure what stood there stands there again.
   Status put() const;
 

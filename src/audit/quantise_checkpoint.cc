@@ -126,9 +126,10 @@ Result<LoadReport> stream_weights(const Checkpoint& checkpoint, CheckpointBinder
 
 Result<QuantiseSummary> quantise_checkpoint(const Checkpoint& checkpoint, const QuantiseJob& job) {
   TRY_BIND(const OutputPlace place, OutputPlace::make(job.out, checkpoint, job.overwrite));
-  UnfinishedOutput unfinished(place.partial());
+  TRY_STATUS(place.make_parent());
+  TRY_BIND(const auto unfinished, UnfinishedOutput::begin(place.partial()));
   TRY_BIND(QuantiseSummary summary, write_to(place.partial(), checkpoint, job));
-  TRY_STATUS(unfinished.put([&] { return place.put(); }));
+  TRY_STATUS(unfinished->put([&] { return place.put(); }));
   return summary;
 }
 

@@ -1,10 +1,14 @@
 #include "base/unfinished_output.h"
 
+#include <fcntl.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -29,6 +33,41 @@ UnfinishedPaths& unfinished_paths() {
   return *all;
 }
 
+fs::path lock_of(const fs::path& path) {
+  return path.string() + ".lock";
+}
+
+struct OutputLock {
+  int file;
+  bool was_there;  // an earlier run's
+};
+
+/// A writer removes its lock when it is done, so the file that was locked may be none any more.
+Result<OutputLock> take_lock(const fs::path& path) {
+  const std::string name = lock_of(path).string();
+  for (;;) {
+    bool was_there = false;
+    int file = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file < 0 && errno == EEXIST) {
+      was_there = true;
+      file = ::open(name.c_str(), O_RDWR | O_CLOEXEC);
+      if (file < 0 && errno == ENOENT) continue;
+    }
+    if (file < 0) return make_error(ErrorCode::kInternal, "cannot write {}: {}", name, std::strerror(errno));
+    if (::flock(file, LOCK_EX | LOCK_NB) != 0) {
+      ::close(file);
+      return make_error(ErrorCode::kUnavailable,
+                        "{} is being written by another run; wait for it or give another place", path.string());
+    }
+    struct stat held {
+    }, named{};
+    if (::fstat(file, &held) == 0 && ::stat(name.c_str(), &named) == 0 && held.st_ino == named.st_ino) {
+      return OutputLock{file, was_there};
+    }
+    ::close(file);
+  }
+}
+
 sem_t signal_came;
 volatile sig_atomic_t which_signal = 0;
 
@@ -47,6 +86,7 @@ void remove_and_end() {
   for (const fs::path& path : all.paths) {
     // A writer that is still at work may put another file into a folder meanwhile.
     for (int attempt = 0; attempt < 10 && fs::exists(path, ignored); ++attempt) fs::remove_all(path, ignored);
+    fs::remove(lock_of(path), ignored);
   }
   const int signal = which_signal;
   ::signal(signal, SIG_DFL);
@@ -60,30 +100,40 @@ void remove_and_end() {
 
 }  // namespace
 
-UnfinishedOutput::UnfinishedOutput(fs::path path) : path_(std::move(path)) {
+Result<std::unique_ptr<UnfinishedOutput>> UnfinishedOutput::begin(const fs::path& path) {
+  TRY_BIND(const OutputLock lock, take_lock(path));
   std::error_code ignored;
-  if (fs::exists(path_, ignored)) {
-    log_warning("{} is of a run that was cut short: it is removed", path_.string());
-    fs::remove_all(path_, ignored);
+  if (fs::exists(fs::symlink_status(path, ignored))) {
+    if (!lock.was_there) {
+      fs::remove(lock_of(path), ignored);
+      ::close(lock.file);
+      return invalid_argument("{} is in the way, and no run left it there: move it or give another place",
+                              path.string());
+    }
+    log_warning("{} is of a run that was cut short: it is removed", path.string());
+    fs::remove_all(path, ignored);
   }
-  std::lock_guard lock(unfinished_paths().mutex);
+  return std::unique_ptr<UnfinishedOutput>(new UnfinishedOutput(path, lock.file));
+}
+
+UnfinishedOutput::UnfinishedOutput(fs::path path, int lock) : path_(std::move(path)), lock_(lock) {
+  std::lock_guard guard(unfinished_paths().mutex);
   unfinished_paths().paths.push_back(path_);
 }
 
 UnfinishedOutput::~UnfinishedOutput() {
-  std::lock_guard lock(unfinished_paths().mutex);
-  std::vector<fs::path>& paths = unfinished_paths().paths;
-  const auto place = std::ranges::find(paths, path_);
-  if (place == paths.end()) return;
-  paths.erase(place);
+  std::lock_guard guard(unfinished_paths().mutex);
   std::error_code ignored;
-  fs::remove_all(path_, ignored);
+  if (!named_) fs::remove_all(path_, ignored);
+  fs::remove(lock_of(path_), ignored);
+  ::close(lock_);
+  std::erase(unfinished_paths().paths, path_);
 }
 
 Status UnfinishedOutput::put(const std::function<Status()>& give_name) {
-  std::lock_guard lock(unfinished_paths().mutex);
+  std::lock_guard guard(unfinished_paths().mutex);
   TRY_STATUS(give_name());
-  std::erase(unfinished_paths().paths, path_);
+  named_ = true;
   return {};
 }
 

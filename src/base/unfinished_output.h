@@ -2,18 +2,20 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 
 #include "base/result.h"
 
 namespace vernier {
 
-/// A file or a folder that is being written under a passing name. It is removed when this goes before `put` has given
-/// it its own, and where the program called `remove_on_signals` also when SIGINT, SIGTERM or SIGHUP ends it. Any
-/// thread.
+/// A file or a folder that is being written under a passing name, of one writer: `PATH.lock` beside it is held
+/// meanwhile. It is removed when this goes before `put` has given it its own name, and where the program called
+/// `remove_on_signals` also when SIGINT, SIGTERM or SIGHUP ends it. Any thread.
 class UnfinishedOutput {
  public:
-  /// Removes what an earlier run left there, and says so.
-  explicit UnfinishedOutput(std::filesystem::path path);
+  /// Removes what an earlier run left there, and says so. Refuses what another is writing now, and what no run left: by
+  /// its lock it is known.
+  static Result<std::unique_ptr<UnfinishedOutput>> begin(const std::filesystem::path& path);
   ~UnfinishedOutput();
   UnfinishedOutput(const UnfinishedOutput&) = delete;
   UnfinishedOutput& operator=(const UnfinishedOutput&) = delete;
@@ -25,7 +27,11 @@ class UnfinishedOutput {
   static void remove_on_signals();
 
  private:
+  UnfinishedOutput(std::filesystem::path path, int lock);
+
   const std::filesystem::path path_;
+  const int lock_;  // an open file
+  bool named_ = false;
 };
 
 }  // namespace vernier

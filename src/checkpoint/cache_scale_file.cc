@@ -126,11 +126,11 @@ Status CacheScaleFile::write() const {
                         {"kv_cache", {{"dtype", type}, {"scaling_factor", {{"0", std::move(of_layers)}}}}}};
   // A file appears whole or not at all.
   const std::string partial = path + ".partial";
-  UnfinishedOutput unfinished(partial);
+  TRY_BIND(const auto unfinished, UnfinishedOutput::begin(partial));
   std::ofstream out(partial, std::ios::binary | std::ios::trunc);
   out << tree.dump(1) << '\n';
   out.close();
-  return unfinished.put([&]() -> Status {
+  return unfinished->put([&]() -> Status {
     if (out && std::rename(partial.c_str(), path.c_str()) == 0) return {};
     return make_error(ErrorCode::kInternal, "cannot write {}: {}", path, std::strerror(errno));
   });

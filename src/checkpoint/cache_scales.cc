@@ -36,7 +36,8 @@ constexpr std::array kSpellings = {
     Spelling{"qkv_proj", "q_scale", "q"},
 };
 
-constexpr int kMostAttentions = 16;  // of a layer; a larger number counts something else
+constexpr int kMostLayers = 100'000;  // a larger number is none of a layer
+constexpr int kMostAttentions = 16;   // of a layer; a larger number counts something else
 
 bool is_attention(std::string_view component) {
   return component == "self_attn" || component == "attn" || component == "attention" || component == "self_attention";
@@ -50,7 +51,10 @@ std::optional<int> layer_of(std::string_view name) {
     std::string_view rest = name.substr(at + list.size());
     int layer = 0;
     auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), layer);
-    if (failure == std::errc() && end != rest.data() + rest.size() && *end == '.' && layer >= 0) return layer;
+    if (failure == std::errc() && end != rest.data() + rest.size() && *end == '.' && layer >= 0 &&
+        layer < kMostLayers) {
+      return layer;
+    }
   }
   return std::nullopt;
 }

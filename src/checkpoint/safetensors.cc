@@ -253,8 +253,10 @@ Status write_safetensors(const std::string& path, std::span<const NamedNumbers> 
   const bool in_place = fs::exists(there) && !fs::is_regular_file(there);
   const std::string target = fs::is_regular_file(there) ? fs::canonical(path, failure).string() : path;
   const std::string written = in_place ? target : target + ".partial";
-  std::optional<UnfinishedOutput> unfinished;
-  if (!in_place) unfinished.emplace(written);
+  std::unique_ptr<UnfinishedOutput> unfinished;
+  if (!in_place) {
+    TRY_BIND(unfinished, UnfinishedOutput::begin(written));
+  }
   std::ofstream out(written, std::ios::binary | std::ios::trunc);
   out.write(reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes);
   out.write(text.data(), static_cast<std::streamsize>(text.size()));

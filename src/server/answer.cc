@@ -223,6 +223,8 @@ void Answer::finish() {
 
 void Answer::fail(const Error& error) {
   ended_ = true;
+  const bool any_ended = open_choices_ < results_.size();
+  events_.response().account(any_ended ? time_parts(longest_ledger(results_)) : std::vector<TimePart>());
   feed_.cancel_all();
   metrics_.count_failed();
   if (error.code == ErrorCode::kInternal) log_error("request {}: {}", options_.id, error.to_string());

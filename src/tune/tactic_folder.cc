@@ -57,6 +57,7 @@ struct ReadOutcome {
   std::string bytes;
   std::string damage;  ///< why it is no record; empty: it may be one
   bool gone = false;
+  bool unread = false;  ///< for a reason that is not the file's
   int64_t used_ns = 0;
 };
 
@@ -67,6 +68,8 @@ ReadOutcome read_whole(const fs::path& path) {
   if (file.get() < 0 || ::fstat(file.get(), &state) != 0) {
     // A handle may be stale on a file system of the network where another removed the file.
     outcome.gone = errno == ENOENT || errno == ESTALE;
+    outcome.unread =
+        errno == EACCES || errno == EPERM || errno == EIO || errno == EMFILE || errno == ENFILE || errno == ENOMEM;
     outcome.damage = std::strerror(errno);
     return outcome;
   }
@@ -84,6 +87,7 @@ ReadOutcome read_whole(const fs::path& path) {
   while (done < outcome.bytes.size()) {
     const ssize_t got = ::read(file.get(), outcome.bytes.data() + done, outcome.bytes.size() - done);
     if (got < 0 && errno == EINTR) continue;
+    outcome.unread = got < 0;
     if (got <= 0) break;
     done += static_cast<size_t>(got);
   }
@@ -104,6 +108,20 @@ ReadOutcome read_record(const fs::path& folder, const std::string& name) {
     outcome.damage = outcome.bytes.empty() ? "empty" : "its bytes are not those that its name is the hash of";
   }
   return outcome;
+}
+
+/// "4711-0", a temporary file, or a damaged record's "<hash>.json" or "<hash>.json.1".
+bool is_sweepable(std::string_view name) {
+  const auto digits = [](std::string_view text) {
+    return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  };
+  if (const size_t dash = name.find('-'); dash != std::string_view::npos) {
+    return digits(name.substr(0, dash)) && digits(name.substr(dash + 1));
+  }
+  const size_t at = name.find(kEnding);
+  if (at == std::string_view::npos || !is_hash_text(name.substr(0, at))) return false;
+  const std::string_view rest = name.substr(at + kEnding.size());
+  return rest.empty() || (rest.front() == '.' && digits(rest.substr(1)));
 }
 
 Status write_all(int descriptor, std::string_view bytes, const fs::path& path) {
@@ -152,7 +170,7 @@ Result<TacticFolder::Contents> TacticFolder::read() const {
     ReadOutcome outcome = read_record(records(), name);
     if (outcome.gone) continue;
     if (!outcome.damage.empty()) {
-      contents.damaged.push_back({name, std::move(outcome.damage)});
+      contents.damaged.push_back({name, std::move(outcome.damage), outcome.unread});
     } else {
       contents.entries.push_back(
           {name.substr(0, name.size() - kEnding.size()), std::move(outcome.bytes), outcome.used_ns});
@@ -216,7 +234,7 @@ bool TacticFolder::set_aside(const std::string& name) const {
   if (!lock) return false;
   // Another may have put the right bytes there meanwhile.
   const ReadOutcome now = read_record(records(), name);
-  return !now.gone && !now.damage.empty() && move_to_damaged(name);
+  return !now.gone && !now.unread && !now.damage.empty() && move_to_damaged(name);
 }
 
 bool TacticFolder::set_aside_unreadable(const std::string& id) const {
@@ -254,11 +272,13 @@ int64_t TacticFolder::sweep(const fs::path& folder, int64_t older_than_ns) {
   int64_t removed = 0;
   std::error_code error;
   const int64_t now = now_ns();
+  if (fs::is_symlink(fs::symlink_status(folder, error))) return 0;
   for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator(); at.increment(error)) {
     struct stat state {};
     if (::lstat(at->path().c_str(), &state) != 0 || now - nanoseconds(state.st_mtim) < older_than_ns) continue;
+    // What lies there under another name is none of the store's.
     std::error_code ignored;
-    if (fs::remove_all(at->path(), ignored) > 0 && !ignored) ++removed;
+    if (is_sweepable(at->path().filename().string()) && fs::remove(at->path(), ignored)) ++removed;
   }
   return removed;
 }

@@ -31,6 +31,7 @@ class TacticFolder {
   struct Damage {
     std::string name;
     std::string what;
+    bool unread = false;  ///< this process may not or cannot read it now: nothing is known of its bytes
   };
   struct Contents {
     std::vector<Entry> entries;  ///< by id

@@ -32,6 +32,11 @@ void TacticStore::learn(size_t layer, const TacticFolder& folder) {
   bool may_move = layer == 0;
   for (const TacticFolder::Damage& damage : found->damaged) {
     // Where one cannot be moved, another would wait for the lock as long again: it is left to the next reader.
+    if (damage.unread) {
+      log_warning("the tactic {}/records/{} cannot be read and is not used: {}", folder.root().string(), damage.name,
+                  damage.what);
+      continue;
+    }
     const bool moved = may_move && set_aside(folder, damage);
     may_move = moved;
     log_warning("the tactic {}/records/{} is damaged and {}: {}", folder.root().string(), damage.name,

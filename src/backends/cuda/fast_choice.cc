@@ -19,7 +19,7 @@ constexpr int32_t kSmallTileRows = 64;
 constexpr int64_t kFewPlaces = 8;  // a matrix
 
 FastVerdict can(FastCodes codes) {
-  return {codes, {ReasonCode::kChosen, "exact in one or two bf16 numbers"}};
+  return {codes, {ReasonCode::kChosen, "held by one or two bf16 numbers"}};
 }
 FastVerdict cannot(ReasonCode code, std::string detail) {
   return {FastCodes::kNone, {code, std::move(detail)}};

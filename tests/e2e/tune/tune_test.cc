@@ -200,6 +200,8 @@ TEST_F(TuneProgram, PruneRemovesByRulesAlone) {
   add(store(), here(576, 1));
   const std::string newer = add(store(), here(576, 2));
   const std::string foreign = add(store(), made_tactic(made_problem(1), 5));
+  // In nanoseconds it would be before all times, and every record older than that.
+  EXPECT_THAT(run("tune prune --unused-days 200000").output, HasSubstr("unused-days"));
   const Outcome without = run("tune prune");
   EXPECT_EQ(without.exit_code, 2);
   EXPECT_THAT(without.output, HasSubstr("nothing to prune by"));
