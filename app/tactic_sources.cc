@@ -84,6 +84,12 @@ Result<StoredTactics> read_places(const TunePlaces& places) {
   return all;
 }
 
+std::string without_controls(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return (c >= 0 && c < 0x20) || c == 0x7F; }, '?');
+  return text;
+}
+
 Result<StoredTactics> read_tactic_source(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
@@ -93,6 +99,9 @@ Result<StoredTactics> read_tactic_source(const std::string& path) {
     TRY_BIND(StoredTactics all, read_stored(TacticFolder(path)));
     for (TacticFolder::Damage& damage : all.damaged) damage.name = path + "/records/" + damage.name;
     return all;
+  }
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+    return invalid_argument("{} is no folder and no regular file; expected a store or an archive of tactics", path);
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) return not_found("{}: no such folder or file of tactics", path);
@@ -117,11 +126,12 @@ Result<TacticScope> scope_of_flags() {
 }
 
 std::string problem_text(const StoredTactic& stored) {
-  return stored.unreadable.empty() ? stored.tactic.problem.to_string() : stored.unreadable;
+  return without_controls(stored.unreadable.empty() ? stored.tactic.problem.to_string() : stored.unreadable);
 }
 
 std::string kernel_text(const NamedKernel& named) {
-  return named.parameters.empty() ? named.kernel : fmt::format("{} ({})", named.kernel, facts_text(named.parameters));
+  return without_controls(
+      named.parameters.empty() ? named.kernel : fmt::format("{} ({})", named.kernel, facts_text(named.parameters)));
 }
 
 std::string time_text(double ns) {

@@ -36,6 +36,8 @@ Result<TacticScope> scope_of_flags();
 
 /// "linear(codec=q4_1, ...)", or why there is none to tell.
 std::string problem_text(const StoredTactic& stored);
+/// What a stranger's file says, without what a terminal obeys.
+std::string without_controls(std::string text);
 /// "int8_tile_avx2 (rows_at_once=4)"
 std::string kernel_text(const NamedKernel& named);
 /// "12.3 us"

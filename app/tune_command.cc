@@ -124,7 +124,8 @@ Status run_tune_list(const TuneListFlags& flags) {
   } else {
     print_tactic_table(view, shown);
   }
-  for (const TacticFolder::Damage& damage : view.all.damaged) fmt::print("damaged: {}: {}\n", damage.name, damage.what);
+  for (const TacticFolder::Damage& damage : view.all.damaged)
+    fmt::print("damaged: {}: {}\n", without_controls(damage.name), without_controls(damage.what));
   return {};
 }
 

@@ -1,7 +1,10 @@
 #include "app/tune_exchange.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -14,6 +17,7 @@
 #include "app/output_file.h"
 #include "app/tactic_sources.h"
 #include "base/progress.h"
+#include "base/unfinished_output.h"
 #include "tune/tactic_archive.h"
 
 namespace vernier {
@@ -134,7 +138,8 @@ Status add_sources(const TuneMergeFlags& flags) {
     for (const TacticFolder::Damage& damage : damaged) names.push_back({{"path", damage.name}, {"what", damage.what}});
     print_tune_json({{"store", places.user.string()}, {"added", added}, {"already", already}, {"damaged", names}});
   } else {
-    for (const TacticFolder::Damage& damage : damaged) fmt::print("damaged: {}: {}\n", damage.name, damage.what);
+    for (const TacticFolder::Damage& damage : damaged)
+      fmt::print("damaged: {}: {}\n", without_controls(damage.name), without_controls(damage.what));
     fmt::print("{}: {} records added, {} were there already\n", places.user.string(), added, already);
   }
   if (damaged.empty()) return {};
@@ -158,6 +163,25 @@ struct TuneExportFlags {
   bool used = false;
 };
 
+/// It appears whole or not at all; what is no file (a pipe, a device) is written to.
+Status write_archive_file(const std::string& out, std::string_view bytes) {
+  std::error_code failure;
+  const bool in_place = std::filesystem::exists(out, failure) && !std::filesystem::is_regular_file(out, failure);
+  const std::string written = in_place ? out : out + ".partial";
+  std::unique_ptr<UnfinishedOutput> unfinished;
+  if (!in_place) {
+    TRY_BIND(unfinished, UnfinishedOutput::begin(written));
+  }
+  std::ofstream file(written, std::ios::binary | std::ios::trunc);
+  file << bytes;
+  file.close();
+  const auto give_name = [&]() -> Status {
+    if (file && (in_place || std::rename(written.c_str(), out.c_str()) == 0)) return {};
+    return make_error(ErrorCode::kInternal, "cannot write {}: {}", out, std::strerror(errno));
+  };
+  return unfinished ? unfinished->put(give_name) : give_name();
+}
+
 Status run_tune_export(const TuneExportFlags& flags) {
   TRY_BIND(const TunePlaces places, tune_places(flags.store));
   TRY_BIND(const TacticScope scope, scope_of_flags());
@@ -173,10 +197,7 @@ Status run_tune_export(const TuneExportFlags& flags) {
   }
   if (entries.empty()) return not_found("nothing to export: no such tactics in {}", places.user.string());
   TRY_STATUS(check_writable(flags.out));
-  std::ofstream file(flags.out, std::ios::binary | std::ios::trunc);
-  file << write_archive(entries);
-  file.close();
-  if (!file) return make_error(ErrorCode::kInternal, "cannot write {}", flags.out);
+  TRY_STATUS(write_archive_file(flags.out, write_archive(entries)));
   if (global_options().json) {
     print_tune_json({{"out", flags.out}, {"records", entries.size()}});
   } else {
