@@ -5,6 +5,7 @@ usage: serve_test.py VERNIER TEST_DATA
 """
 
 import base64
+import fcntl
 import http.client
 import json
 import math
@@ -43,7 +44,9 @@ class Served:
 
     def __init__(self, *arguments):
         command = [PROGRAM, "serve", *arguments, "--port", "0", "--log-level", "info"]
-        self.log = tempfile.TemporaryFile("a+")
+        self.log = tempfile.TemporaryFile("w+")
+        # The server writes to this open file: wherever a reader has gone to, it writes at the end.
+        fcntl.fcntl(self.log, fcntl.F_SETFL, fcntl.fcntl(self.log, fcntl.F_GETFL) | os.O_APPEND)
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
         line = self.process.stdout.readline()
         assert "http://" in line, f"{command} said {line!r}"
