@@ -1,5 +1,6 @@
 #include "backends/cuda/cuda_matrix.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "backends/cuda/fast_choice.h"
@@ -16,6 +17,7 @@ struct DeviceScales {
   DeviceBuffer bytes;
   cuda::ScaleKind kind = cuda::ScaleKind::kNone;
   int64_t groups_across = 0;
+  int largest_e8m0 = 0;
 };
 
 Result<DeviceScales> take_scales(CudaDevice& device, const QTensor::View& view) {
@@ -24,6 +26,8 @@ Result<DeviceScales> take_scales(CudaDevice& device, const QTensor::View& view) 
   if (view.inner_scales.empty()) return made;
   made.kind = scale_kind(codec.inner);
   made.groups_across = codec.groups_across(view.cols);
+  if (codec.inner == ScaleType::kE8M0)
+    made.largest_e8m0 = std::to_integer<int>(*std::ranges::max_element(view.inner_scales));
   const int64_t rows = codec.groups_down(view.rows), groups = made.groups_across;
   if (codec.inner == ScaleType::kE8M0 && codec.group_cols % cuda::kUnitColumns == 0) {
     std::vector<float> numbers(static_cast<size_t>(rows * groups));
@@ -70,7 +74,8 @@ Result<std::shared_ptr<const CudaMatrix>> CudaMatrix::make(CudaDevice& device, s
     for (CudaRows& part : views_of(view, output, at, scales.bytes.data())) {
       part.view.inner = scales.kind;
       if (scales.kind != cuda::ScaleKind::kNone) part.view.groups_across = scales.groups_across;
-      if (numerics == Numerics::kFast) part.fast = judge_fast(part.view).codes;
+      part.largest_e8m0 = scales.largest_e8m0;
+      if (numerics == Numerics::kFast) part.fast = judge_fast(part.view, part.largest_e8m0).codes;
       made->parts_.push_back(part);
     }
     if (scales.kind != cuda::ScaleKind::kNone) made->buffers_.push_back(std::move(scales.bytes));

@@ -86,12 +86,12 @@ std::vector<CudaRows> views_of(const QTensor::View& tensor, int64_t first_output
   view.group_rows = codec.group_rows == 0 ? tensor.rows : codec.group_rows;
   view.group_cols = codec.group_cols == 0 ? tensor.cols : codec.group_cols;
   if (view.inner != cuda::ScaleKind::kNone) view.groups_across = codec.groups_across(tensor.cols);
-  if (tensor.outer_scales.empty()) return {{first_output, view, cuda::FastCodes::kNone}};
+  if (tensor.outer_scales.empty()) return {{first_output, view}};
   std::vector<CudaRows> parts;
   for (size_t i = 0; i < tensor.outer_scales.size(); ++i) {
     view.rows = tensor.segment_rows[i];
     view.outer_scale = tensor.outer_scales[i];
-    parts.push_back({first_output, view, cuda::FastCodes::kNone});
+    parts.push_back({first_output, view});
     first_output += view.rows;
     view.first_row += view.rows;
   }

@@ -19,6 +19,7 @@ struct CudaRows {
   int64_t first_output = 0;
   cuda::QView view;
   cuda::FastCodes fast = cuda::FastCodes::kNone;  ///< how fast numerics read them
+  int largest_e8m0 = 0;                           ///< of the codes of its scales, where they are powers of two
 };
 
 /// Views of a tensor whose bytes lie at these addresses; one for each of its segments.

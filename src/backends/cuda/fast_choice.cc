@@ -25,7 +25,13 @@ FastVerdict cannot(ReasonCode code, std::string detail) {
   return {FastCodes::kNone, {code, std::move(detail)}};
 }
 
-FastVerdict judge_bytes(const cuda::QView& view, FastCodes row, FastCodes block, FastCodes narrow) {
+FastVerdict can_below(FastCodes codes, int largest_scale, int most) {
+  if (largest_scale <= most) return can(codes);
+  return cannot(ReasonCode::kScales, fmt::format("a scale is 2^{}; bf16 holds codes times scales up to 2^{}",
+                                                 largest_scale - 127, most - 127));
+}
+
+FastVerdict judge_bytes(const cuda::QView& view, FastCodes row, FastCodes block, FastCodes narrow, int largest_e8m0) {
   if (view.group_cols >= view.cols) return can(row);
   if (block != FastCodes::kNone && view.group_cols % cuda::kUnitColumns == 0 && view.inner == ScaleKind::kF32) {
     return can(block);
@@ -33,7 +39,7 @@ FastVerdict judge_bytes(const cuda::QView& view, FastCodes row, FastCodes block,
   const bool words = view.groups_across % cuda::kScaleRowMultiple == 0;
   if (narrow != FastCodes::kNone && view.inner == ScaleKind::kE8M0 && view.group_rows == 1 && view.group_cols == 32 &&
       words) {
-    return can(narrow);
+    return can_below(narrow, largest_e8m0, cuda::kMostMxfp8Scale);
   }
   return cannot(
       ReasonCode::kBlockSize,
@@ -41,9 +47,11 @@ FastVerdict judge_bytes(const cuda::QView& view, FastCodes row, FastCodes block,
                   view.group_rows, view.group_cols, cuda::kUnitColumns));
 }
 
-FastVerdict judge_nibbles(const cuda::QView& view) {
+FastVerdict judge_nibbles(const cuda::QView& view, int largest_e8m0) {
   const bool words = view.group_rows == 1 && view.groups_across % cuda::kScaleRowMultiple == 0;
-  if (words && view.inner == ScaleKind::kE8M0 && view.group_cols == 32) return can(FastCodes::kMxfp4);
+  if (words && view.inner == ScaleKind::kE8M0 && view.group_cols == 32) {
+    return can_below(FastCodes::kMxfp4, largest_e8m0, cuda::kMostMxfp4Scale);
+  }
   if (words && view.inner == ScaleKind::kE4M3 && view.group_cols == 16) return can(FastCodes::kNvfp4);
   return cannot(ReasonCode::kBlockSize, fmt::format("a scale is shared by {}x{}", view.group_rows, view.group_cols));
 }
@@ -76,7 +84,7 @@ int64_t rounded(int64_t count, int64_t multiple) {
 
 }  // namespace
 
-FastVerdict judge_fast(const cuda::QView& view) {
+FastVerdict judge_fast(const cuda::QView& view, int largest_e8m0) {
   if (view.kind == Codes::kF32) return cannot(ReasonCode::kCodec, "float32 weights are multiplied as they are");
   if (view.cols % 4 != 0) return cannot(ReasonCode::kShape, fmt::format("{} inputs are no multiple of 4", view.cols));
   if (view.kind == Codes::kF16 || view.kind > Codes::kE2M1) return judge_decoded(view.kind);
@@ -88,11 +96,11 @@ FastVerdict judge_fast(const cuda::QView& view) {
     case Codes::kBF16:
       return can(FastCodes::kBF16);
     case Codes::kE4M3:
-      return judge_bytes(view, FastCodes::kE4M3Row, FastCodes::kE4M3Block, FastCodes::kMxfp8);
+      return judge_bytes(view, FastCodes::kE4M3Row, FastCodes::kE4M3Block, FastCodes::kMxfp8, largest_e8m0);
     case Codes::kE5M2:
-      return judge_bytes(view, FastCodes::kE5M2Row, FastCodes::kNone, FastCodes::kNone);
+      return judge_bytes(view, FastCodes::kE5M2Row, FastCodes::kNone, FastCodes::kNone, largest_e8m0);
     default:
-      return judge_nibbles(view);
+      return judge_nibbles(view, largest_e8m0);
   }
 }
 

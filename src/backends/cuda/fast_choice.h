@@ -14,7 +14,8 @@ struct FastVerdict {
   cuda::FastCodes codes = cuda::FastCodes::kNone;
   Reason reason;  ///< kChosen for can
 };
-FastVerdict judge_fast(const cuda::QView& view);
+/// `largest_e8m0`: of the codes of the view's scales, where they are powers of two.
+FastVerdict judge_fast(const cuda::QView& view, int largest_e8m0);
 
 /// What a plan depends on beside the weight.
 struct FastProblem {

@@ -128,7 +128,7 @@ std::vector<Choice> explain_cuda_linear(const PackedMatrix& matrix, Numerics num
     if (part.fast == cuda::FastCodes::kNone) {
       few = numerics == Numerics::kExact
                 ? Reason{ReasonCode::kNumerics, "rounds activations to bf16; float32 is asked for"}
-                : judge_fast(part.view).reason;
+                : judge_fast(part.view, part.largest_e8m0).reason;
       many = few;
       exact = can();
     } else if (tiles) {

@@ -11,7 +11,7 @@ namespace {
 using cuda::FastCodes;
 using ::testing::HasSubstr;
 
-FastVerdict verdict(const Codec& codec, int64_t cols, bool padded = true) {
+FastVerdict verdict(const Codec& codec, int64_t cols, bool padded = true, int largest_e8m0 = 127) {
   cuda::QView view;
   view.rows = 64;
   view.cols = cols;
@@ -22,7 +22,7 @@ FastVerdict verdict(const Codec& codec, int64_t cols, bool padded = true) {
   view.group_cols = codec.group_cols == 0 ? cols : codec.group_cols;
   view.groups_across = codec.groups_across(cols);
   if (padded) view.groups_across = (view.groups_across + 7) / 8 * 8;
-  return judge_fast(view);
+  return judge_fast(view, largest_e8m0);
 }
 
 TEST(CudaFastChoice, EveryServingCodecIsFast) {
@@ -50,6 +50,17 @@ TEST(CudaFastChoice, RefusalsNameWhatDecided) {
   EXPECT_EQ(verdict(codec(CodecId::kNvfp4), 48).reason.code, ReasonCode::kShape);
   // A row's byte scales are read as words.
   EXPECT_EQ(verdict(codec(CodecId::kMxfp4), 2880, false).reason.code, ReasonCode::kBlockSize);
+}
+
+// A factor beyond bf16 would be infinite, and every logit with it.
+TEST(CudaFastChoice, ScalesThatBf16CannotHoldAreRefused) {
+  for (const auto& [id, most] : {std::pair(CodecId::kMxfp4, 160), std::pair(CodecId::kMxfp8, 166)}) {
+    EXPECT_NE(verdict(codec(id), 768, true, most).codes, FastCodes::kNone);
+    const FastVerdict refused = verdict(codec(id), 768, true, most + 1);
+    EXPECT_EQ(refused.codes, FastCodes::kNone);
+    EXPECT_EQ(refused.reason.code, ReasonCode::kScales);
+    EXPECT_THAT(refused.reason.detail, HasSubstr(std::to_string(most + 1 - 127)));
+  }
 }
 
 // CUDA-5 rests on it: how a weight is read does not depend on the rows, only which kernel reads it.

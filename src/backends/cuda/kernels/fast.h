@@ -34,6 +34,10 @@ inline constexpr int kHalfColumns = 64;  ///< what four products of 16 columns t
 inline constexpr int kQuarters = 4;
 inline constexpr int kTileOutputs = 128;  ///< of a block of the kernel for many rows
 inline constexpr int kMostTileRows = 128;
+/// 32 binary places of a power of two beside codes are left to the sum; what is larger than these codes is no bf16
+/// number.
+inline constexpr int kScalePlaces = 32;
+inline constexpr int kMostMxfp4Scale = 128 + kScalePlaces, kMostMxfp8Scale = 134 + kScalePlaces;
 inline constexpr int kScaleRowMultiple = 8;  ///< byte scales of a row are padded to it, so that a unit's are one word
 
 constexpr int64_t fast_units(int64_t cols) {

@@ -64,7 +64,7 @@ struct NibbleOrder : BlockOrder {
   }
 };
 
-/// 2^exponent twice; infinite from 128 on.
+/// 2^exponent twice; infinite from 128 on, which the choice of a kernel keeps from happening.
 __device__ __forceinline__ Pair power_pair(int exponent) {
   return static_cast<uint32_t>(min(exponent, 128) + 127) * 0x00800080u;
 }
@@ -152,16 +152,13 @@ struct Fragment<FastCodes::kBF16> : WordOrder, Staged<4, 16, 8, ScalePlace::kSum
   }
 };
 
-/// What a byte's exponent lacks is made up for by x and by the sum, half and half, or by its scale. 32 binary places of
-/// a scale are left to the sum, so that factors up to 2^160 are bf16 numbers.
-inline constexpr int kScalePlaces = 32;
-
 constexpr float float_power(int exponent) {
   float power = 1.0f;
   for (; exponent > 0; --exponent) power *= 2.0f;
   return power;
 }
 
+/// What a byte's exponent lacks is made up for by x and by the sum, half and half, or by its scale.
 template <Codes K, ScalePlace kPlace>
 struct ByteFragment : ByteOrder, Staged<2, 16, 4, kPlace, kPlace == ScalePlace::kCode> {
   static constexpr Codes kCodes = K;
