@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "ops/tolerance.h"
-#include "testing/backends.h"
+#include "testing/cuda_case.h"
 #include "testing/op_bench.h"
 
 namespace vernier {
@@ -14,20 +14,7 @@ using testing::random_numbers;
 using testing::relative_error;
 
 /// What the shared tables leave out: sizes at which a kernel takes another path, and formats without an encoder there.
-class CudaDiff : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const std::string reason = testing::why_no_cuda_cases();
-    if (!reason.empty()) GTEST_SKIP() << reason;
-    backend_ = testing::cuda_cases().front().make().value();
-  }
-  Backend& backend() { return *backend_; }
-  RefBackend& reference() { return reference_; }
-
- private:
-  std::unique_ptr<Backend> backend_;
-  RefBackend reference_;
-};
+class CudaDiff : public testing::CudaCase {};
 
 std::vector<std::vector<int32_t>> rows_from(int32_t first, int32_t count) {
   std::vector<std::vector<int32_t>> step(1);

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/tolerance.h"
-#include "testing/backends.h"
+#include "testing/cuda_case.h"
 #include "testing/op_bench.h"
 
 namespace vernier {
@@ -38,18 +38,9 @@ std::vector<FastCase> fast_cases() {
           {codec(CodecId::kQ6_K), 37, 768}};
 }
 
-class CudaFastProduct : public ::testing::Test {
+class CudaFastProduct : public testing::CudaCase {
  protected:
-  void SetUp() override {
-    const std::string reason = testing::why_no_cuda_cases();
-    if (!reason.empty()) GTEST_SKIP() << reason;
-    backend_ = testing::cuda_cases().back().make().value();
-    ASSERT_EQ(backend_->features().numerics, Numerics::kFast);
-  }
-  Backend& backend() { return *backend_; }
-
- private:
-  std::unique_ptr<Backend> backend_;
+  CudaFastProduct() : CudaCase(Numerics::kFast) {}
 };
 
 /// The first `rows` rows of x times the parts, plus a bias.
