@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -152,6 +154,26 @@ void UnfinishedOutput::remove_on_signals() {
       sigaction(signal, &action, nullptr);
     }
   });
+}
+
+Status write_whole(const std::string& path, const std::function<void(std::ostream&)>& write) {
+  std::error_code failure;
+  const fs::file_status there = fs::status(path, failure);
+  const bool in_place = fs::exists(there) && !fs::is_regular_file(there);
+  const std::string target = fs::is_regular_file(there) ? fs::canonical(path, failure).string() : path;
+  const std::string written = in_place ? target : target + ".partial";
+  std::unique_ptr<UnfinishedOutput> unfinished;
+  if (!in_place) {
+    TRY_BIND(unfinished, UnfinishedOutput::begin(written));
+  }
+  std::ofstream out(written, std::ios::binary | std::ios::trunc);
+  write(out);
+  out.close();
+  const auto give_name = [&]() -> Status {
+    if (out && (in_place || std::rename(written.c_str(), target.c_str()) == 0)) return {};
+    return make_error(ErrorCode::kInternal, "cannot write {}: {}", path, std::strerror(errno));
+  };
+  return unfinished ? unfinished->put(give_name) : give_name();
 }
 
 }  // namespace vernier

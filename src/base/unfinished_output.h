@@ -2,7 +2,9 @@
 
 #include <filesystem>
 #include <functional>
+#include <iosfwd>
 #include <memory>
+#include <string>
 
 #include "base/result.h"
 
@@ -33,5 +35,9 @@ class UnfinishedOutput {
   const int lock_;  // an open file
   bool named_ = false;
 };
+
+/// A file that appears whole or not at all; through a link, its target. What is no file (a pipe, a device) is written
+/// to.
+Status write_whole(const std::string& path, const std::function<void(std::ostream& out)>& write);
 
 }  // namespace vernier

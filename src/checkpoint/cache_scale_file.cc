@@ -1,13 +1,10 @@
 #include "checkpoint/cache_scale_file.h"
 
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <limits>
 #include <optional>
+#include <ostream>
 
 #include "base/unfinished_output.h"
 #include "checkpoint/byte_reader.h"
@@ -124,16 +121,7 @@ Status CacheScaleFile::write() const {
   const char* type = stored == CodecId::kE4M3Tensor ? "float8_e4m3fn" : "float8_e5m2";
   const Ordered tree = {{"model_type", model_type},
                         {"kv_cache", {{"dtype", type}, {"scaling_factor", {{"0", std::move(of_layers)}}}}}};
-  // A file appears whole or not at all.
-  const std::string partial = path + ".partial";
-  TRY_BIND(const auto unfinished, UnfinishedOutput::begin(partial));
-  std::ofstream out(partial, std::ios::binary | std::ios::trunc);
-  out << tree.dump(1) << '\n';
-  out.close();
-  return unfinished->put([&]() -> Status {
-    if (out && std::rename(partial.c_str(), path.c_str()) == 0) return {};
-    return make_error(ErrorCode::kInternal, "cannot write {}: {}", path, std::strerror(errno));
-  });
+  return write_whole(path, [&](std::ostream& out) { out << tree.dump(1) << '\n'; });
 }
 
 }  // namespace vernier

@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <ostream>
 #include <set>
 
 #include "base/unfinished_output.h"
@@ -247,29 +244,14 @@ Status write_safetensors(const std::string& path, std::span<const NamedNumbers> 
   text.resize((text.size() + 7) / 8 * 8, ' ');
   uint64_t header_bytes = text.size();
 
-  // A file appears whole or not at all; through a link, its target. What is no file (a pipe, a device) is written to.
-  std::error_code failure;
-  const fs::file_status there = fs::status(path, failure);
-  const bool in_place = fs::exists(there) && !fs::is_regular_file(there);
-  const std::string target = fs::is_regular_file(there) ? fs::canonical(path, failure).string() : path;
-  const std::string written = in_place ? target : target + ".partial";
-  std::unique_ptr<UnfinishedOutput> unfinished;
-  if (!in_place) {
-    TRY_BIND(unfinished, UnfinishedOutput::begin(written));
-  }
-  std::ofstream out(written, std::ios::binary | std::ios::trunc);
-  out.write(reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes);
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  for (const NamedNumbers& tensor : tensors) {
-    out.write(reinterpret_cast<const char*>(tensor.bytes().data()),
-              static_cast<std::streamsize>(tensor.bytes().size()));
-  }
-  out.close();
-  const auto give_name = [&]() -> Status {
-    if (out && (in_place || std::rename(written.c_str(), target.c_str()) == 0)) return {};
-    return make_error(ErrorCode::kInternal, "cannot write {}: {}", path, std::strerror(errno));
-  };
-  return unfinished ? unfinished->put(give_name) : give_name();
+  return write_whole(path, [&](std::ostream& out) {
+    out.write(reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes);
+    out.write(text.data(), static_cast<std::streamsize>(text.size()));
+    for (const NamedNumbers& tensor : tensors) {
+      out.write(reinterpret_cast<const char*>(tensor.bytes().data()),
+                static_cast<std::streamsize>(tensor.bytes().size()));
+    }
+  });
 }
 
 }  // namespace vernier
