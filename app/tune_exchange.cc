@@ -1,15 +1,13 @@
 #include "app/tune_exchange.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <ostream>
 #include <set>
 
 #include "app/commands.h"
@@ -163,25 +161,6 @@ struct TuneExportFlags {
   bool used = false;
 };
 
-/// It appears whole or not at all; what is no file (a pipe, a device) is written to.
-Status write_archive_file(const std::string& out, std::string_view bytes) {
-  std::error_code failure;
-  const bool in_place = std::filesystem::exists(out, failure) && !std::filesystem::is_regular_file(out, failure);
-  const std::string written = in_place ? out : out + ".partial";
-  std::unique_ptr<UnfinishedOutput> unfinished;
-  if (!in_place) {
-    TRY_BIND(unfinished, UnfinishedOutput::begin(written));
-  }
-  std::ofstream file(written, std::ios::binary | std::ios::trunc);
-  file << bytes;
-  file.close();
-  const auto give_name = [&]() -> Status {
-    if (file && (in_place || std::rename(written.c_str(), out.c_str()) == 0)) return {};
-    return make_error(ErrorCode::kInternal, "cannot write {}: {}", out, std::strerror(errno));
-  };
-  return unfinished ? unfinished->put(give_name) : give_name();
-}
-
 Status run_tune_export(const TuneExportFlags& flags) {
   TRY_BIND(const TunePlaces places, tune_places(flags.store));
   TRY_BIND(const TacticScope scope, scope_of_flags());
@@ -197,7 +176,8 @@ Status run_tune_export(const TuneExportFlags& flags) {
   }
   if (entries.empty()) return not_found("nothing to export: no such tactics in {}", places.user.string());
   TRY_STATUS(check_writable(flags.out));
-  TRY_STATUS(write_archive_file(flags.out, write_archive(entries)));
+  const std::string archive = write_archive(entries);
+  TRY_STATUS(write_whole(flags.out, [&](std::ostream& out) { out << archive; }));
   if (global_options().json) {
     print_tune_json({{"out", flags.out}, {"records", entries.size()}});
   } else {
@@ -240,18 +220,28 @@ Status run_tune_prune(const TunePruneFlags& flags) {
     entries.push_back(one.stored->entry);
     bytes += static_cast<int64_t>(one.stored->entry.bytes.size());
   }
-  int64_t removed = 0;
+  int64_t removed = 0, damaged = 0;
   if (!flags.dry_run) {
     TRY_BIND(removed, folder.remove(entries));
     folder.sweep_temporaries(kTuneHourNs);
-    if (flags.damaged) folder.sweep_damaged(0);
+  }
+  if (flags.damaged) {
+    for (const TacticFolder::Damage& damage : all.damaged) {
+      if (!damage.unread && (flags.dry_run ? ++damaged > 0 : set_aside(folder, damage))) continue;
+      log_warning("{}/{} stays: {}", places.user.string(), without_controls(damage.name), damage.what);
+    }
+    damaged += flags.dry_run ? folder.damaged_files() : folder.sweep_damaged(0);
   }
   if (global_options().json) {
     nlohmann::json list = nlohmann::json::array();
     for (const Prunable& one : chosen) {
       list.push_back({{"id", one.stored->entry.id}, {"problem", problem_text(*one.stored)}, {"why", one.why}});
     }
-    print_tune_json({{"store", places.user.string()}, {"chosen", list}, {"removed", removed}, {"bytes", bytes}});
+    print_tune_json({{"store", places.user.string()},
+                     {"chosen", list},
+                     {"removed", removed},
+                     {"bytes", bytes},
+                     {"damaged", damaged}});
     return {};
   }
   for (const Prunable& one : chosen) {
@@ -262,6 +252,7 @@ Status run_tune_prune(const TunePruneFlags& flags) {
   } else {
     fmt::print("{} of {} records removed\n", removed, all.records.size());
   }
+  if (flags.damaged) fmt::print("{} damaged ones {}\n", damaged, flags.dry_run ? "would go" : "removed");
   return {};
 }
 

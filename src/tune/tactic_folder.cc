@@ -268,7 +268,7 @@ Result<int64_t> TacticFolder::remove(std::span<const Entry> entries) const {
   return removed;
 }
 
-int64_t TacticFolder::sweep(const fs::path& folder, int64_t older_than_ns) {
+int64_t TacticFolder::sweep(const fs::path& folder, int64_t older_than_ns, bool remove) {
   int64_t removed = 0;
   std::error_code error;
   const int64_t now = now_ns();
@@ -278,7 +278,7 @@ int64_t TacticFolder::sweep(const fs::path& folder, int64_t older_than_ns) {
     if (::lstat(at->path().c_str(), &state) != 0 || now - nanoseconds(state.st_mtim) < older_than_ns) continue;
     // What lies there under another name is none of the store's.
     std::error_code ignored;
-    if (is_sweepable(at->path().filename().string()) && fs::remove(at->path(), ignored)) ++removed;
+    if (is_sweepable(at->path().filename().string()) && (!remove || fs::remove(at->path(), ignored))) ++removed;
   }
   return removed;
 }

@@ -53,6 +53,8 @@ class TacticFolder {
   /// What processes that died left half written, and what was set aside. How many files went.
   int64_t sweep_temporaries(int64_t older_than_ns) const { return sweep(root_ / "temporary", older_than_ns); }
   int64_t sweep_damaged(int64_t older_than_ns) const { return sweep(root_ / "damaged", older_than_ns); }
+  /// How many `sweep_damaged(0)` would remove.
+  int64_t damaged_files() const { return sweep(root_ / "damaged", 0, false); }
 
  private:
   std::filesystem::path records() const { return root_ / "records"; }
@@ -60,7 +62,7 @@ class TacticFolder {
   std::string lock_path() const { return (root_ / "lock").string(); }
   Status write_temporary(std::string_view bytes, std::string& path) const;
   bool move_to_damaged(const std::string& name) const;
-  static int64_t sweep(const std::filesystem::path& folder, int64_t older_than_ns);
+  static int64_t sweep(const std::filesystem::path& folder, int64_t older_than_ns, bool remove = true);
 
   std::filesystem::path root_;
 };

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -212,6 +213,19 @@ TEST_F(TuneProgram, PruneRemovesByRulesAlone) {
   ASSERT_EQ(TacticFolder(store()).read()->entries.size(), 1U);
   EXPECT_EQ(TacticFolder(store()).read()->entries[0].id, newer);
   EXPECT_THAT(run("tune prune --max-bytes 1").output, Not(HasSubstr("0 of 1")));
+}
+
+TEST_F(TuneProgram, PruneTellsWhatIsDamagedAndKeepsWhatIsNotTheStores) {
+  const std::string bad = add(store(), here(576, 1));
+  std::ofstream(std::filesystem::path(store()) / "records" / (bad + ".json")) << "cut";
+  const std::filesystem::path aside = std::filesystem::path(store()) / "damaged";
+  std::filesystem::create_directories(aside);
+  std::ofstream(aside / "thesis.txt") << "kept";
+  EXPECT_THAT(run("tune prune --damaged --dry-run").output, HasSubstr("1 damaged ones would go"));
+  EXPECT_EQ(json("tune prune --damaged")["damaged"], 1);
+  EXPECT_TRUE(TacticFolder(store()).read()->damaged.empty());
+  EXPECT_TRUE(std::filesystem::exists(aside / "thesis.txt"));
+  EXPECT_THAT(run("tune prune --damaged").output, HasSubstr("0 damaged ones removed"));
 }
 
 }  // namespace
