@@ -86,6 +86,10 @@ Status apply_command(CLI::App& app, const std::string& name, const toml::table& 
     return unknown("command", name, names, place(path, table));
   }
   for (const auto& [key, node] : table) {
+    if (const toml::table* form = node.as_table()) {
+      TRY_STATUS(apply_command(*command, std::string(key.str()), *form, path));
+      continue;
+    }
     CLI::Option* option = find_option(*command, std::string(key.str()));
     if (option == nullptr) {
       return unknown(fmt::format("key of [{}]:", name), std::string(key.str()), keys_of(*command), place(path, node));
@@ -95,15 +99,19 @@ Status apply_command(CLI::App& app, const std::string& name, const toml::table& 
   return {};
 }
 
+/// The program, its commands and their forms.
+void find_takers(CLI::App& app, const std::string& key, std::vector<CLI::Option*>& options,
+                 std::vector<std::string>& known) {
+  if (CLI::Option* option = find_option(app, key)) options.push_back(option);
+  const auto more = keys_of(app);
+  known.insert(known.end(), more.begin(), more.end());
+  for (CLI::App* command : app.get_subcommands({})) find_takers(*command, key, options, known);
+}
+
 Status apply_everywhere(CLI::App& app, const std::string& key, const toml::node& node, const std::string& path) {
   std::vector<CLI::Option*> options;
-  std::vector<std::string> known = keys_of(app);
-  if (CLI::Option* option = find_option(app, key)) options.push_back(option);
-  for (CLI::App* command : app.get_subcommands({})) {
-    if (CLI::Option* option = find_option(*command, key)) options.push_back(option);
-    const auto more = keys_of(*command);
-    known.insert(known.end(), more.begin(), more.end());
-  }
+  std::vector<std::string> known;
+  find_takers(app, key, options, known);
   if (options.empty()) return unknown("key", key, known, place(path, node));
   for (CLI::Option* option : options) TRY_STATUS(set_default(app, *option, key, node, path));
   return {};

@@ -37,6 +37,9 @@ class Program : public ::testing::Test {
       CLI::App* other = app.add_subcommand("other", "another");
       other->add_option("--ids", ids_)->required();
       other->add_option("--out", ids_)->required();
+      CLI::App* form = command->add_subcommand("form", "A form of it");
+      form->add_option("--deep", deep_, "A number");
+      set_work(*form, []() -> Status { return {}; });
       set_work(*command, [this]() -> Status {
         isa_ = global_options().isa;
         if (failure_) return *failure_;
@@ -63,6 +66,7 @@ class Program : public ::testing::Test {
   int64_t bytes_ = 0;
   std::string ids_;
   bool fast_ = false;
+  int deep_ = 0;
   std::string isa_;
   std::optional<Error> failure_;
   std::string output_;
@@ -182,6 +186,18 @@ TEST_F(Program, TheCommandLineWinsOverTheEnvironmentAndThatOverTheFile) {
   EXPECT_EQ(run({"try", "--config", path, "--top-k", "3", "--isa", "avx512"}), ExitCode::kSuccess) << error_;
   EXPECT_EQ(top_k_, 3);
   EXPECT_EQ(isa_, "avx512");
+}
+
+// Its help says so of each form of a command.
+TEST_F(Program, AFormOfACommandTakesItsFlagsFromTheFile) {
+  EXPECT_EQ(run({"try", "form", "--config", config("[try.form]\ndeep = 3\n")}), ExitCode::kSuccess) << error_;
+  EXPECT_EQ(deep_, 3);
+  EXPECT_EQ(run({"try", "form", "--config", config("deep = 4\n")}), ExitCode::kSuccess) << error_;
+  EXPECT_EQ(deep_, 4);
+  EXPECT_EQ(run({"try", "--config", config("[try.from]\n")}), ExitCode::kUsage);
+  EXPECT_THAT(error_, HasSubstr("unknown command from; did you mean form?"));
+  EXPECT_EQ(run({"try", "--config", config("[try.form]\ndeap = 3\n")}), ExitCode::kUsage);
+  EXPECT_THAT(error_, HasSubstr("unknown key of [form]: deap; did you mean deep?"));
 }
 
 TEST_F(Program, AConfigurationFileIsReadStrictly) {
