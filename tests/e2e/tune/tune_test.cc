@@ -82,7 +82,8 @@ TEST_F(TuneProgram, ListTellsWhatThisMachineWouldUse) {
                     HasSubstr("2023-11-14 22:13"), HasSubstr(kernel_ + " (rows_at_once=4)")));
   const std::map<std::string, std::string> expected = {
       {older, "superseded"}, {newer, "used"}, {foreign, "another device"}};
-  for (const nlohmann::json& record : json("tune list")["records"]) {
+  const nlohmann::json listed = json("tune list");
+  for (const nlohmann::json& record : listed["records"]) {
     const std::string id = record["id"], state = record["state"];
     EXPECT_THAT(state, HasSubstr(expected.at(id)));
   }
