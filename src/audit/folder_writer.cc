@@ -72,7 +72,7 @@ class FolderWriter final : public ModelWriter {
     return {};
   }
 
-  Result<Codec> kept_codec(const QTensor& matrix) const override {
+  Result<Codec> kept_codec(const QTensor& matrix, PackUse) const override {
     return matrix.codec().is_dense() ? matrix.codec() : codec(job_.rest);
   }
 

@@ -1,15 +1,14 @@
-#include <algorithm>
+#include <array>
 #include <charconv>
-#include <filesystem>
 #include <map>
 #include <set>
 
 #include "audit/gguf_blocks_of.h"
+#include "audit/gguf_model_keys.h"
 #include "audit/gguf_output.h"
 #include "audit/model_writer.h"
 #include "checkpoint/byte_reader.h"
 #include "checkpoint/gguf_config.h"
-#include "checkpoint/gguf_names.h"
 #include "checkpoint/scale_tensor.h"
 #include "models/registry.h"
 
@@ -17,26 +16,18 @@ namespace vernier {
 
 namespace {
 
-/// The architecture under which GGUF files hold a family; empty where none is written.
-std::string_view architecture_of(const std::string& family) {
-  if (family == "llama" || family == "mistral" || family == "mixtral") return "llama";
-  if (family == "qwen3_moe") return "qwen3moe";
-  if (family == "qwen2" || family == "qwen3") return family == "qwen2" ? "qwen2" : "qwen3";
-  return {};
-}
-
-/// Where a matrix goes: a tensor of its own, or the place of an expert in the stack of its layer.
+/// Where numbers go: a tensor of their own, or the place of an expert in the stack of its layer.
 struct Destination {
   std::string tensor;  // in Hugging Face spelling
   std::optional<size_t> expert;
 };
 
-/// "...mlp.experts.gate_proj.weight" and 7 of "...block_sparse_moe.experts.7.w1".
-Destination destination_of(std::string module) {
+/// "...mlp.experts.gate_proj.weight" and 7 of "...block_sparse_moe.experts.7.w1" and ".weight".
+Destination destination_of(std::string module, std::string_view end) {
   constexpr std::string_view kMixtral = ".block_sparse_moe.", kExperts = ".experts.";
   if (const size_t at = module.find(kMixtral); at != std::string::npos) module.replace(at, kMixtral.size(), ".mlp.");
   const size_t at = module.find(kExperts);
-  if (at == std::string::npos) return {module + ".weight", {}};
+  if (at == std::string::npos) return {fmt::format("{}{}", module, end), {}};
   const std::string rest = module.substr(at + kExperts.size());
   size_t expert = 0;
   std::from_chars(rest.data(), rest.data() + rest.size(), expert);
@@ -44,11 +35,24 @@ Destination destination_of(std::string module) {
   if (matrix == "w1") matrix = "gate_proj";
   if (matrix == "w2") matrix = "down_proj";
   if (matrix == "w3") matrix = "up_proj";
-  return {module.substr(0, at + kExperts.size()) + matrix + ".weight", expert};
+  return {fmt::format("{}{}{}", module.substr(0, at + kExperts.size()), matrix, end), expert};
 }
 
-/// A matrix of an expert that holds both of its first two, as those.
-constexpr std::string_view kGateAndUp = ".experts.gate_up_proj.weight";
+/// Numbers of an expert that are those of its first two matrices, and what those are called.
+constexpr std::string_view kGateAndUp = ".experts.gate_up_proj";
+constexpr std::array kHalves = {"gate_proj", "up_proj"};
+
+/// Which half, in the place of both.
+Destination half_of(const Destination& both, size_t half) {
+  const size_t at = both.tensor.find(kGateAndUp) + kGateAndUp.size();
+  return {fmt::format("{}{}{}", both.tensor.substr(0, at - std::string_view("gate_up_proj").size()), kHalves[half],
+                      both.tensor.substr(at)),
+          both.expert};
+}
+
+bool is_gate_and_up(const Destination& to) {
+  return to.tensor.find(kGateAndUp) != std::string::npos;
+}
 
 class GgufConverter final : public ModelWriter {
  public:
@@ -59,35 +63,42 @@ class GgufConverter final : public ModelWriter {
     TRY_STATUS(output_.open());
     TRY_BIND(Config config, checkpoint_.config());
     TRY_BIND(spec_, read_decoder(config));
-    family_ = gguf_family(architecture_of(spec_.family));
+    family_ = gguf_family_of(spec_);
     if (family_ == nullptr) {
       return unsupported(
-          "a model of type {} is written as a folder alone; of folders, llama, mistral, mixtral, qwen2, qwen3 and "
-          "qwen3_moe become GGUF files",
+          "a model of type {} is written as a folder alone; of folders, llama, mistral, mixtral, qwen2, qwen3, "
+          "qwen3_moe, "
+          "gemma2, gemma3 and gpt_oss become GGUF files",
           spec_.family);
     }
-    TRY_STATUS(check_window());
-    TRY_STATUS(check_experts());
+    TRY_STATUS(check_gguf_can_tell(*family_, spec_));
+    for (const LayerSpec& layer : spec_.layers) {
+      if (layer.experts) experts_ = layer.experts->experts;
+    }
     TRY_STATUS(lay_out());
     GgufMetadata metadata;
-    add_model(metadata);
-    add_vocabulary(metadata);
+    add_model_keys(*family_, spec_, checkpoint_, metadata);
+    add_vocabulary_keys(checkpoint_, job_.vocabulary, metadata);
     metadata.add_file_type(job_.request.target);
     return output_.write_head(metadata);
   }
 
-  Result<Codec> kept_codec(const QTensor& matrix) const override {
+  /// Routers are float32: readers round activations to the type of what they multiply them with.
+  Result<Codec> kept_codec(const QTensor& matrix, PackUse use) const override {
+    if (use == PackUse::kRouter) return codec(CodecId::kF32);
     return gguf_type_of(matrix.codec()).empty() ? codec(job_.rest) : matrix.codec();
   }
 
   Status matrix(const WeightPart& part, const StoredTensor&, const QTensor& matrix) override {
-    const Destination to = destination_of(part.name);
-    if (to.tensor.ends_with(kGateAndUp)) {
+    const Destination to = destination_of(part.name, ".weight");
+    if (is_gate_and_up(to)) {
       const int64_t half = matrix.rows() / 2;
-      TRY_BIND(const QTensor gate, matrix.slice_rows(0, half));
-      TRY_STATUS(write({half_of(to.tensor, "gate_proj"), to.expert}, gate));
-      TRY_BIND(const QTensor up, matrix.slice_rows(half, 2 * half));
-      return write({half_of(to.tensor, "up_proj"), to.expert}, up);
+      for (size_t i = 0; i < kHalves.size(); ++i) {
+        const auto first = static_cast<int64_t>(i) * half;
+        TRY_BIND(const QTensor rows, matrix.slice_rows(first, first + half));
+        TRY_STATUS(write(half_of(to, i), rows));
+      }
+      return {};
     }
     QTensor rows = matrix;
     if (family_->rope_rows_interleaved && part.rope_heads > 0) {
@@ -97,19 +108,7 @@ class GgufConverter final : public ModelWriter {
   }
 
   Status others(const LoadReport&) override {
-    for (const StoredTensor* tensor : vectors_) {
-      TRY_BIND(const std::string name, name_of(tensor->name));
-      TRY_BIND(std::vector<float> values, read_floats(*tensor));
-      const int64_t heads = tensor->name.ends_with("q_proj.bias")   ? spec_.layers[0].attn.heads
-                            : tensor->name.ends_with("k_proj.bias") ? spec_.layers[0].attn.kv_heads
-                                                                    : 0;
-      if (family_->rope_rows_interleaved && heads > 0) {
-        const std::vector<float> own = values;
-        const std::vector<int64_t> order = interleaved_rows(static_cast<int64_t>(own.size()), heads);
-        for (size_t i = 0; i < own.size(); ++i) values[i] = own[static_cast<size_t>(order[i])];
-      }
-      TRY_STATUS(output_.write(name, std::as_bytes(std::span(values))));
-    }
+    for (const StoredTensor* tensor : vectors_) TRY_STATUS(write_vector(*tensor));
     if (divisors_.empty()) return {};
     return output_.write(std::string(kRopeFactorsTensor), std::as_bytes(std::span(divisors_)));
   }
@@ -118,10 +117,6 @@ class GgufConverter final : public ModelWriter {
   int64_t written_bytes() const override { return output_.tensor_bytes(); }
 
  private:
-  static std::string half_of(const std::string& both, const char* half) {
-    return fmt::format("{}.experts.{}.weight", both.substr(0, both.size() - kGateAndUp.size()), half);
-  }
-
   Status write(const Destination& to, const QTensor& rows) {
     TRY_BIND(const std::string name, name_of(to.tensor));
     return output_.write_matrix(name, rows, to.expert.value_or(0));
@@ -131,7 +126,7 @@ class GgufConverter final : public ModelWriter {
   Status add(const Destination& to, int64_t rows, int64_t cols, const Codec& codec) {
     TRY_BIND(const std::string name, name_of(to.tensor));
     std::vector<int64_t> extents = {rows, cols};
-    const int64_t experts = to.expert ? experts_->experts : 1;
+    const int64_t experts = to.expert ? experts_ : 1;
     if (to.expert) extents.insert(extents.begin(), experts);
     if (to.expert.value_or(0) != 0) {
       return stacked_.at(name) == codec ? Status() : stack_in_part(name);
@@ -140,49 +135,33 @@ class GgufConverter final : public ModelWriter {
     return output_.add_matrix(name, std::move(extents), codec, experts);
   }
 
-  Result<std::string> name_of(const std::string& tensor) const {
+  Result<std::string> name_of(std::string tensor) const {
+    if (tensor.starts_with(prefix_)) tensor = "model." + tensor.substr(prefix_.size());
     if (std::optional<std::string> name = gguf_tensor_name(*family_, tensor)) return *std::move(name);
     return Error{ErrorCode::kUnsupported, "GGUF files have no name for this tensor", printable(tensor)};
   }
 
-  /// One window for all layers, or none.
-  Status check_window() const {
-    for (const LayerSpec& layer : spec_.layers) {
-      const bool fits = layer.attn.window == spec_.layers[0].attn.window;
-      if (fits && (!layer.attn.window || spec_.family == "mistral" || spec_.family == "mixtral")) continue;
-      return unsupported("layers of {} with windows of their own are not written into GGUF files", spec_.family);
-    }
-    return {};
-  }
-
-  /// The same in all layers that have any, of a kind that these files can tell of.
-  Status check_experts() {
-    for (const LayerSpec& layer : spec_.layers) {
-      if (!layer.experts) continue;
-      if (!layer.experts->normalize) {
-        return unsupported("weights of experts whose sum is not 1 (norm_topk_prob) are not written into GGUF files");
-      }
-      experts_ = layer.experts;
-    }
-    return {};
-  }
-
   /// The table of tensors, known before any number is read.
   Status lay_out() {
+    for (const std::string& other : spec_.other) {
+      if (find_codes(checkpoint_, other + "embed_tokens") != nullptr) prefix_ = other;
+    }
+    if (find_codes(checkpoint_, spec_.prefix + "embed_tokens") != nullptr) prefix_ = spec_.prefix;
     TRY_BIND(const WeightQuantiser quantiser, WeightQuantiser::make(checkpoint_, job_.request));
     auto choose = [&](std::span<const WeightPart> parts, PackUse use, std::vector<QTensor>& segments) -> Status {
       for (size_t i = 0; i < parts.size(); ++i) {
         const QTensor& segment = segments[i];
         const Result<Codec> codec =
-            quantiser.takes(parts[i].name, use) ? quantiser.codec_for(segment.cols()) : kept_codec(segment);
+            quantiser.takes(parts[i].name, use) ? quantiser.codec_for(segment.cols()) : kept_codec(segment, use);
         TRY_STATUS(check_gguf_codec(codec, segment.cols(), parts[i].name));
-        const Destination to = destination_of(parts[i].name);
-        if (!to.tensor.ends_with(kGateAndUp)) {
+        if (parts[i].halves_alternate) alternating_.insert(parts[i].name);
+        const Destination to = destination_of(parts[i].name, ".weight");
+        if (!is_gate_and_up(to)) {
           TRY_STATUS(add(to, segment.rows(), segment.cols(), *codec));
           continue;
         }
-        for (const char* half : {"gate_proj", "up_proj"}) {
-          TRY_STATUS(add({half_of(to.tensor, half), to.expert}, segment.rows() / 2, segment.cols(), *codec));
+        for (size_t half = 0; half < kHalves.size(); ++half) {
+          TRY_STATUS(add(half_of(to, half), segment.rows() / 2, segment.cols(), *codec));
         }
       }
       return {};
@@ -195,19 +174,63 @@ class GgufConverter final : public ModelWriter {
                      printable(tensor.name)};
       }
       if (report.tensors[i].use != TensorUse::kVector) continue;
-      TRY_BIND(const std::string name, name_of(tensor.name));
-      TRY_STATUS(output_.add(name, tensor.extents, "F32"));
+      TRY_STATUS(add_vector(tensor));
       vectors_.push_back(&tensor);
     }
     return add_divisors();
   }
 
+  /// "model.norm.weight", and ".bias" of a module.
+  static Destination vector_destination(const StoredTensor& tensor) {
+    const size_t dot = tensor.name.rfind('.');
+    return destination_of(tensor.name.substr(0, dot), tensor.name.substr(dot));
+  }
+
+  Status add_vector(const StoredTensor& tensor) {
+    const Destination to = vector_destination(tensor);
+    if (to.expert.value_or(0) != 0) return {};
+    std::vector<int64_t> extents = tensor.extents;
+    if (is_gate_and_up(to)) extents.back() /= 2;
+    if (to.expert) extents.insert(extents.begin(), experts_);
+    for (size_t half = 0; half < (is_gate_and_up(to) ? kHalves.size() : 1); ++half) {
+      TRY_BIND(const std::string name, name_of(is_gate_and_up(to) ? half_of(to, half).tensor : to.tensor));
+      TRY_STATUS(output_.add(name, extents, "F32"));
+    }
+    return {};
+  }
+
+  /// A norm, a bias, sinks.
+  Status write_vector(const StoredTensor& tensor) {
+    const Destination to = vector_destination(tensor);
+    TRY_BIND(std::vector<float> values, read_floats(tensor));
+    auto put = [&](const Destination& place, std::span<const float> numbers) -> Status {
+      TRY_BIND(const std::string name, name_of(place.tensor));
+      return output_.write(name, std::as_bytes(numbers), place.expert.value_or(0));
+    };
+    auto reorder = [&](const std::vector<int64_t>& order) {
+      const std::vector<float> own = values;
+      for (size_t i = 0; i < values.size(); ++i) values[i] = own[static_cast<size_t>(order[i])];
+    };
+    const auto count = static_cast<int64_t>(values.size());
+    if (is_gate_and_up(to)) {
+      if (alternating_.contains(tensor.name.substr(0, tensor.name.rfind('.')))) reorder(halves_apart(count));
+      const size_t half = values.size() / 2;
+      TRY_STATUS(put(half_of(to, 0), std::span(values).first(half)));
+      return put(half_of(to, 1), std::span(values).last(half));
+    }
+    const int64_t heads = tensor.name.ends_with("q_proj.bias")   ? spec_.layers[0].attn.heads
+                          : tensor.name.ends_with("k_proj.bias") ? spec_.layers[0].attn.kv_heads
+                                                                 : 0;
+    if (family_->rope_rows_interleaved && heads > 0) reorder(interleaved_rows(count, heads));
+    const bool holds_one = family_->norms_hold_one && tensor.name.ends_with("norm.weight");
+    const float factor = tensor.name.ends_with(".q_norm.weight") ? query_factor(spec_) : 1;
+    for (float& value : values) value = factor * (holds_one ? value + 1 : value);
+    return put(to, values);
+  }
+
   /// What each pair's frequency is divided by, where scaling is more than one factor.
   Status add_divisors() {
-    const RopeSpec& rope = spec_.layers[0].attn.rope;
-    if (std::holds_alternative<RopeYarn>(rope.scaling)) {
-      return unsupported("rope scaled by YaRN is not written into GGUF files");
-    }
+    const RopeSpec& rope = leading_attention(spec_).rope;
     if (!std::holds_alternative<RopeLlama3>(rope.scaling)) return {};
     RopeSpec plain = rope;
     plain.scaling = RopePlain{};
@@ -216,83 +239,14 @@ class GgufConverter final : public ModelWriter {
     return output_.add(std::string(kRopeFactorsTensor), {static_cast<int64_t>(divisors_.size())}, "F32");
   }
 
-  void add_model(GgufMetadata& metadata) const {
-    const std::string architecture(family_->architecture);
-    const AttnSpec& attn = spec_.layers[0].attn;
-    auto number = [&](const char* key, int64_t value) {
-      metadata.u32(fmt::format("{}.{}", architecture, key), static_cast<uint32_t>(value));
-    };
-    metadata.text("general.architecture", architecture);
-    metadata.text("general.type", "model");
-    std::filesystem::path source(checkpoint_.path());
-    metadata.text("general.name", (source.has_filename() ? source : source.parent_path()).filename().string());
-    number("block_count", std::ssize(spec_.layers));
-    number("context_length", spec_.max_positions);
-    number("embedding_length", spec_.hidden);
-    int64_t ffn = 0;
-    for (const LayerSpec& layer : spec_.layers) ffn = std::max(ffn, layer.ffn);
-    number("feed_forward_length", ffn > 0 ? ffn : experts_->width);
-    if (experts_) {
-      number("expert_count", experts_->experts);
-      number("expert_used_count", experts_->chosen);
-      if (spec_.family != "mixtral") number("expert_feed_forward_length", experts_->width);
-    }
-    number("vocab_size", spec_.vocab);
-    number("attention.head_count", attn.heads);
-    number("attention.head_count_kv", attn.kv_heads);
-    number("attention.key_length", attn.head_dim);
-    number("attention.value_length", attn.head_dim);
-    number("rope.dimension_count", attn.rope.dim);
-    if (attn.window) number("attention.sliding_window", *attn.window);
-    metadata.f32(architecture + ".attention.layer_norm_rms_epsilon", spec_.norm_eps);
-    metadata.f32(architecture + ".rope.freq_base", static_cast<float>(attn.rope.base));
-    if (const auto* linear = std::get_if<RopeLinear>(&attn.rope.scaling)) {
-      metadata.text(architecture + ".rope.scaling.type", "linear");
-      metadata.f32(architecture + ".rope.scaling.factor", static_cast<float>(linear->factor));
-    }
-    const GenerationDefaults& advised = checkpoint_.generation();
-    auto sampling = [&](const char* key, const std::optional<double>& value) {
-      if (value) metadata.f32(fmt::format("general.sampling.{}", key), static_cast<float>(*value));
-    };
-    sampling("temp", advised.temperature);
-    sampling("top_p", advised.top_p);
-    sampling("min_p", advised.min_p);
-    sampling("penalty_repeat", advised.repetition_penalty);
-    if (advised.top_k) metadata.i32("general.sampling.top_k", *advised.top_k);
-  }
-
-  void add_vocabulary(GgufMetadata& metadata) const {
-    for (const StoredTemplate& stored : checkpoint_.chat_templates()) {
-      const std::string key = stored.name == "default" ? "" : "." + stored.name;
-      metadata.text("tokenizer.chat_template" + key, stored.text);
-    }
-    if (!job_.vocabulary) return;
-    const GgufVocabulary& of = *job_.vocabulary;
-    metadata.text("tokenizer.ggml.model", of.model);
-    metadata.text("tokenizer.ggml.pre", of.pre);
-    metadata.texts("tokenizer.ggml.tokens", of.tokens);
-    metadata.i32s("tokenizer.ggml.token_type", of.token_types);
-    metadata.texts("tokenizer.ggml.merges", of.merges);
-    auto id = [&](const char* key, const std::optional<int64_t>& value) {
-      if (value) metadata.u32(fmt::format("tokenizer.ggml.{}_token_id", key), static_cast<uint32_t>(*value));
-    };
-    id("bos", of.bos);
-    id("eos", of.eos);
-    // GGUF files have names for two further tokens that end an answer.
-    size_t further = 0;
-    for (int32_t end : checkpoint_.generation().eos_ids) {
-      if (end != of.eos && further < 2) id(further++ == 0 ? "eot" : "eom", end);
-    }
-    if (of.add_bos) metadata.boolean("tokenizer.ggml.add_bos_token", *of.add_bos);
-    if (of.add_eos) metadata.boolean("tokenizer.ggml.add_eos_token", *of.add_eos);
-  }
-
   const Checkpoint& checkpoint_;
   const QuantiseJob& job_;
   GgufOutput output_;
   DecoderSpec spec_;
   const GgufFamily* family_ = nullptr;
-  std::optional<ExpertsSpec> experts_;                 // of the layers that have any
+  std::string prefix_ = "model.";                      // of the checkpoint's names
+  int64_t experts_ = 0;                                // of a layer
+  std::set<std::string, std::less<>> alternating_;     // modules whose rows of gate and up take turns
   std::map<std::string, Codec, std::less<>> stacked_;  // stacks of experts, by name in the file
   std::vector<const StoredTensor*> vectors_;
   std::vector<float> divisors_;

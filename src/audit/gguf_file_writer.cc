@@ -25,7 +25,7 @@ class GgufFileWriter final : public ModelWriter {
     return write_head(job.request.target);
   }
 
-  Result<Codec> kept_codec(const QTensor& matrix) const override { return matrix.codec(); }
+  Result<Codec> kept_codec(const QTensor& matrix, PackUse) const override { return matrix.codec(); }
 
   Status matrix(const WeightPart& part, const StoredTensor& stored, const QTensor& matrix) override {
     const std::string name = stack_of(stored);

@@ -115,6 +115,16 @@ void GgufMetadata::i32s(std::string_view name, std::span<const int32_t> values) 
   put_raw(bytes_, std::as_bytes(values));
 }
 
+void GgufMetadata::f32s(std::string_view name, std::span<const float> values) {
+  array(name, GgufType::kF32, values.size());
+  put_raw(bytes_, std::as_bytes(values));
+}
+
+void GgufMetadata::bools(std::string_view name, const std::vector<bool>& values) {
+  array(name, GgufType::kBool, values.size());
+  for (bool value : values) put(bytes_, static_cast<uint8_t>(value ? 1 : 0));
+}
+
 void GgufMetadata::add_file_type(const QuantTarget& target) {
   u32("general.file_type", file_type(target));
   u32("general.quantization_version", 2);

@@ -26,6 +26,8 @@ class GgufMetadata {
   void boolean(std::string_view key, bool value);
   void texts(std::string_view key, std::span<const std::string_view> values);
   void i32s(std::string_view key, std::span<const int32_t> values);
+  void f32s(std::string_view key, std::span<const float> values);
+  void bools(std::string_view key, const std::vector<bool>& values);
   /// general.file_type, by which tools show what most of a file is, and the version of its blocks.
   void add_file_type(const QuantTarget& target);
 

@@ -17,7 +17,7 @@ class ModelWriter {
   virtual ~ModelWriter() = default;
 
   /// The codec in which this output keeps a matrix that is not quantised; its own where nothing changes.
-  virtual Result<Codec> kept_codec(const QTensor& matrix) const = 0;
+  virtual Result<Codec> kept_codec(const QTensor& matrix, PackUse use) const = 0;
   /// `stored` is the tensor that holds the numbers in the source.
   virtual Status matrix(const WeightPart& part, const StoredTensor& stored, const QTensor& matrix) = 0;
   virtual Status others(const LoadReport& report) = 0;

@@ -34,7 +34,7 @@ class WeightStream {
     TRY_STATUS(quantiser_.apply(parts, use, segments));
     for (size_t i = 0; i < parts.size(); ++i) {
       if (!quantiser_.takes(parts[i].name, use)) {
-        TRY_BIND(Codec kept, writer_.kept_codec(segments[i]));
+        TRY_BIND(Codec kept, writer_.kept_codec(segments[i], use));
         TRY_BIND(segments[i], quantise(segments[i], kept, {0, job_.request.threads}));
       }
       TRY_STATUS(put(parts[i], before[i], segments[i]));

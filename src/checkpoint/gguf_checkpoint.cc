@@ -94,7 +94,10 @@ Result<CheckpointParts> open_gguf_checkpoint(const std::string& path) {
   } else {
     out.refusal = config.error();
   }
-  if (first.find("tokenizer.ggml.model") != nullptr) out.tokenizer.gguf = parts->first_file();
+  TRY_BIND(const std::optional<std::string_view> vocabulary, first.text("tokenizer.ggml.model"));
+  // Two names for a file that has none.
+  const bool has_vocabulary = vocabulary && *vocabulary != "none" && *vocabulary != "no_vocab";
+  if (has_vocabulary) out.tokenizer.gguf = parts->first_file();
   TRY_BIND(out.chat_templates, chat_templates(first));
   TRY_BIND(out.generation, generation_defaults(first));
   for (const auto& file : parts->files()) {

@@ -1,5 +1,6 @@
 #include "checkpoint/gguf_config.h"
 
+#include <cmath>
 #include <cstring>
 #include <set>
 
@@ -10,6 +11,8 @@ namespace vernier {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr int64_t kMostBlocks = 65536;
 
 /// The keys of one architecture ("llama.block_count" is "block_count" here), each read once or named by `finish`.
 class ArchitectureKeys {
@@ -129,6 +132,30 @@ Result<Json> rope_factors(const ArchitectureKeys& keys, const GgufTensor& tensor
   return Json{{"rope_type", "frequency_factors"}, {"factors", std::move(factors)}};
 }
 
+/// What YaRN has beside its factor. Two keys say how much attention grows: as a whole, and beyond what the factor
+/// gives.
+Status add_yarn(ArchitectureKeys& keys, Json& scaling) {
+  TRY_BIND(std::optional<double> fast, keys.number("rope.scaling.yarn_beta_fast"));
+  TRY_BIND(std::optional<double> slow, keys.number("rope.scaling.yarn_beta_slow"));
+  TRY_BIND(std::optional<double> ramp, keys.number("rope.scaling.yarn_ext_factor"));
+  TRY_BIND(std::optional<double> whole, keys.number("rope.scaling.yarn_attn_factor"));
+  TRY_BIND(std::optional<double> beyond, keys.number("rope.scaling.attn_factor"));
+  if (ramp.value_or(1) != 1 && *ramp >= 0) {  // a negative one stands for none
+    return keys.error(ErrorCode::kUnsupported, "rope.scaling.yarn_ext_factor is {}, and only 1 is built", *ramp);
+  }
+  if (whole && beyond) {
+    return keys.error(ErrorCode::kCorrupt, "rope.scaling.yarn_attn_factor and rope.scaling.attn_factor are both there");
+  }
+  if (fast) scaling["beta_fast"] = *fast;
+  if (slow) scaling["beta_slow"] = *slow;
+  if (whole) scaling["attention_factor"] = *whole;
+  if (beyond && scaling.contains("factor")) {
+    const double factor = scaling["factor"].get<double>();
+    scaling["attention_factor"] = *beyond * (factor > 1 ? 0.1 * std::log(factor) + 1 : 1);
+  }
+  return {};
+}
+
 /// `rope_scaling` in Hugging Face spelling, null where nothing is scaled.
 Result<Json> rope_scaling(ArchitectureKeys& keys, const GgufParts& parts) {
   TRY_BIND(std::optional<std::string_view> type, keys.text("rope.scaling.type"));
@@ -156,6 +183,7 @@ Result<Json> rope_scaling(ArchitectureKeys& keys, const GgufParts& parts) {
   if (factor) scaling["factor"] = *factor;
   // Linear scaling does not depend on it; the other kinds are refused by name where the model is read.
   if (original && kind != "linear") scaling["original_max_position_embeddings"] = *original;
+  if (kind == "yarn") TRY_STATUS(add_yarn(keys, scaling));
   return scaling;
 }
 
@@ -181,24 +209,47 @@ void add_query_scalar(Json& config, int64_t layers_of_27b) {
                  : config["head_dim"].get<int64_t>();
 }
 
-/// Gemma 3's converter leaves out what every Gemma 3 has in common.
-Status add_gemma3(ArchitectureKeys& keys, Json& config) {
+/// The window, and which layers have it where the file says so: a flag for each, or the number of layers of which the
+/// last sees everything. False where there is no window.
+Result<bool> add_windows(ArchitectureKeys& keys, Json& config) {
   TRY_BIND(std::optional<int64_t> window, keys.integer("attention.sliding_window"));
-  if (window.value_or(0) < 1)
-    return keys.error(ErrorCode::kCorrupt, "attention.sliding_window is missing or not positive");
+  if (window.value_or(0) < 0) return keys.error(ErrorCode::kCorrupt, "attention.sliding_window is {}", *window);
+  const GgufValue* pattern = keys.raw("attention.sliding_window_pattern");
+  if (window.value_or(0) == 0) return false;
   config["sliding_window"] = *window;
+  if (pattern == nullptr) return true;
+  const auto layers = config["num_hidden_layers"].get<int64_t>();
+  std::vector<int64_t> slides;
+  if (!pattern->is_array()) {
+    TRY_BIND(const std::optional<int64_t> period, keys.integer("attention.sliding_window_pattern"));
+    for (int64_t i = 0; i < layers; ++i) slides.push_back(*period < 1 || (i + 1) % *period != 0 ? 1 : 0);
+  } else if (pattern->element_type() == GgufType::kBool) {
+    for (std::byte flag : pattern->elements(GgufType::kBool)) slides.push_back(flag != std::byte{0} ? 1 : 0);
+  } else {
+    slides = pattern->as_integers().value_or(std::vector<int64_t>());
+  }
+  if (slides.empty()) {
+    return keys.error(ErrorCode::kCorrupt, "attention.sliding_window_pattern must be a number or hold flags");
+  }
+  Json types = Json::array();
+  for (int64_t flag : slides) types.push_back(flag != 0 ? "sliding_attention" : "full_attention");
+  config["layer_types"] = std::move(types);
+  return true;
+}
+
+/// The same of a family whose models all have one.
+Status require_windows(ArchitectureKeys& keys, Json& config) {
+  TRY_BIND(const bool any, add_windows(keys, config));
+  if (any) return {};
+  return keys.error(ErrorCode::kCorrupt, "attention.sliding_window is missing or not positive");
+}
+
+/// Gemma 3's converter leaves out what every Gemma 3 has in common. Without a window all layers see everything.
+Status add_gemma3(ArchitectureKeys& keys, Json& config) {
+  TRY_BIND(const bool slides, add_windows(keys, config));
+  if (!config.contains("layer_types")) config["sliding_window_pattern"] = slides ? 6 : 1;
   TRY_BIND(std::optional<double> local_base, keys.number("rope.freq_base_swa"));
   config["rope_local_base_freq"] = local_base.value_or(10000.0);
-  const GgufValue* pattern = keys.raw("attention.sliding_window_pattern");
-  if (pattern != nullptr && pattern->is_array()) {
-    Json types = Json::array();
-    std::span<const std::byte> slides = pattern->elements(GgufType::kBool);
-    for (std::byte slide : slides) types.push_back(slide != std::byte{0} ? "sliding_attention" : "full_attention");
-    config["layer_types"] = std::move(types);
-  } else {
-    TRY_BIND(std::optional<int64_t> period, keys.integer("attention.sliding_window_pattern"));
-    config["sliding_window_pattern"] = period.value_or(6);
-  }
   add_query_scalar(config, 62);
   TRY_BIND(std::optional<double> cap, keys.number("final_logit_softcapping"));
   if (cap.value_or(0) != 0) config["final_logit_softcapping"] = *cap;
@@ -257,11 +308,7 @@ Status add_qwen3_moe(ArchitectureKeys& keys, const GgufParts& parts, Json& confi
 Status add_gpt_oss(ArchitectureKeys& keys, Json& config) {
   TRY_BIND(int64_t width, keys.required_integer("expert_feed_forward_length"));
   config["intermediate_size"] = width;
-  TRY_BIND(std::optional<int64_t> window, keys.integer("attention.sliding_window"));
-  if (window.value_or(0) < 1) {
-    return keys.error(ErrorCode::kCorrupt, "attention.sliding_window is missing or not positive");
-  }
-  config["sliding_window"] = *window;
+  TRY_STATUS(require_windows(keys, config));
   if (config.contains("rope_scaling") && config["rope_scaling"]["rope_type"] == "yarn") {
     config["rope_scaling"]["truncate"] = false;
   }
@@ -270,11 +317,7 @@ Status add_gpt_oss(ArchitectureKeys& keys, Json& config) {
 
 /// Caps that are absent are off.
 Status add_gemma2(ArchitectureKeys& keys, Json& config) {
-  TRY_BIND(std::optional<int64_t> window, keys.integer("attention.sliding_window"));
-  if (window.value_or(0) < 1) {
-    return keys.error(ErrorCode::kCorrupt, "attention.sliding_window is missing or not positive");
-  }
-  config["sliding_window"] = *window;
+  TRY_STATUS(require_windows(keys, config));
   TRY_BIND(std::optional<double> attention, keys.number("attn_logit_softcapping"));
   TRY_BIND(std::optional<double> final, keys.number("final_logit_softcapping"));
   config["attn_logit_softcapping"] = attention.value_or(0);
@@ -294,7 +337,11 @@ Status add_sizes(ArchitectureKeys& keys, const GgufParts& parts, Json& config) {
   TRY_BIND(std::optional<int64_t> ffn, keys.same_for_all_layers("feed_forward_length"));
   if (!ffn && keys.has("expert_feed_forward_length")) ffn = 1;  // no layer is dense
   if (!ffn) return keys.error(ErrorCode::kCorrupt, "metadata key {} is missing", keys.full("feed_forward_length"));
-  TRY_BIND(config["num_hidden_layers"], keys.required_integer("block_count"));
+  TRY_BIND(const int64_t layers, keys.required_integer("block_count"));
+  if (layers > kMostBlocks) {
+    return keys.error(ErrorCode::kCorrupt, "{} is {}, at most {}", keys.full("block_count"), layers, kMostBlocks);
+  }
+  config["num_hidden_layers"] = layers;
   TRY_BIND(config["max_position_embeddings"], keys.required_integer("context_length"));
   TRY_BIND(config["rms_norm_eps"], keys.required_number("attention.layer_norm_rms_epsilon"));
   TRY_BIND(config["head_dim"], head_dimension(keys, hidden, heads));

@@ -78,6 +78,7 @@ std::optional<std::string_view> look_up(const std::array<Pair, N>& table, std::s
 std::optional<std::string_view> layer_tensor(const GgufFamily& family, std::string_view name) {
   if (family.model_type == "gpt_oss") {
     if (auto own = look_up(kGptOssTensors, name)) return own;
+    if (name == "ffn_norm") return std::nullopt;
   }
   if (name == "ffn_norm") return family.norm_after_blocks ? "pre_feedforward_layernorm" : "post_attention_layernorm";
   if (family.norm_after_blocks && name == "post_attention_norm") return "post_attention_layernorm";
@@ -145,6 +146,7 @@ std::optional<std::string> gguf_tensor_name(const GgufFamily& family, std::strin
     auto add = [&](std::string_view name) { candidates.push_back(fmt::format("blk.{}.{}{}", number, name, suffix)); };
     for (const Pair& pair : kLayerTensors) add(pair.first);
     for (std::string_view norm : {"ffn_norm", "post_attention_norm", "post_ffw_norm"}) add(norm);
+    candidates.push_back(fmt::format("blk.{}.attn_sinks.weight", number));
   }
   // Whatever is read under that name.
   for (std::string& candidate : candidates) {

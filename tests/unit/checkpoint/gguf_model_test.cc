@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "checkpoint/checkpoint.h"
@@ -114,6 +115,50 @@ TEST_F(GgufModelTest, Gemma3DefaultsThatTheFileLeavesOut) {
   Config explicit_config = config_of(newer);
   EXPECT_EQ(explicit_config.number("rope_local_base_freq").value(), 5000);
   EXPECT_EQ(explicit_config.raw("layer_types"), Json({"sliding_attention", "full_attention", "sliding_attention"}));
+}
+
+TEST_F(GgufModelTest, WindowsOfLayersInEverySpelling) {
+  const Json all(18, "sliding_attention");
+  EXPECT_EQ(config_of(gemma(18).u32("gemma3.attention.sliding_window_pattern", 0)).raw("layer_types"), all);
+  const Json every_third = config_of(gemma(18).u32("gemma3.attention.sliding_window_pattern", 3)).raw("layer_types");
+  EXPECT_EQ(every_third[1], "sliding_attention");
+  EXPECT_EQ(every_third[2], "full_attention");
+  EXPECT_THAT(config_error(gemma(18).text("gemma3.attention.sliding_window_pattern", "all")), HasSubstr("integer"));
+  EXPECT_THAT(config_error(gemma(18).bools("gemma3.attention.sliding_window_pattern", {})), HasSubstr("hold flags"));
+  GgufWriter many = gemma(100000).u32("gemma3.attention.sliding_window_pattern", 3);
+  EXPECT_THAT(config_error(many), HasSubstr("at most 65536"));
+}
+
+// Newer converters write what Hugging Face's configuration has; another reader's factor is beyond what YaRN gives.
+TEST_F(GgufModelTest, YarnInEverySpelling) {
+  auto yarn = [&] {
+    return tiny()
+        .text("llama.rope.scaling.type", "yarn")
+        .f32("llama.rope.scaling.factor", 4)
+        .u32("llama.rope.scaling.original_context_length", 16);
+  };
+  const Json plain = config_of(yarn()).raw("rope_scaling");
+  EXPECT_FALSE(plain.contains("beta_fast") || plain.contains("attention_factor"));
+  GgufWriter newer = yarn().f32("llama.rope.scaling.yarn_beta_fast", 8).f32("llama.rope.scaling.yarn_beta_slow", 2);
+  newer.f32("llama.rope.scaling.yarn_ext_factor", 1).f32("llama.rope.scaling.yarn_attn_factor", 1.5F);
+  const Json settings = config_of(newer).raw("rope_scaling");
+  EXPECT_EQ(settings["beta_fast"], 8);
+  EXPECT_EQ(settings["beta_slow"], 2);
+  EXPECT_EQ(settings["attention_factor"], 1.5);
+  const Json beyond = config_of(yarn().f32("llama.rope.scaling.attn_factor", 2)).raw("rope_scaling");
+  EXPECT_NEAR(beyond["attention_factor"].get<double>(), 2 * (0.1 * std::log(4) + 1), 1e-9);
+  EXPECT_THAT(config_error(yarn().f32("llama.rope.scaling.yarn_ext_factor", 0.5F)), HasSubstr("only 1 is built"));
+  GgufWriter both = yarn().f32("llama.rope.scaling.attn_factor", 2).f32("llama.rope.scaling.yarn_attn_factor", 2);
+  EXPECT_THAT(config_error(both), HasSubstr("both there"));
+}
+
+TEST_F(GgufModelTest, TwoNamesStandForNoVocabulary) {
+  for (const char* name : {"none", "no_vocab", "gpt2"}) {
+    const auto checkpoint =
+        Checkpoint::open(folder_.write("m.gguf", tiny().text("tokenizer.ggml.model", name).bytes()));
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().to_string();
+    EXPECT_EQ((*checkpoint)->tokenizer().gguf != nullptr, std::string(name) == "gpt2") << name;
+  }
 }
 
 TEST_F(GgufModelTest, AWindowMakesAMistralOfALlama) {
