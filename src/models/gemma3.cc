@@ -114,6 +114,45 @@ Result<DecoderSpec> read_text(Config& config) {
   return spec;
 }
 
+/// Fine-tuning tools write text keys on both levels: what the nested one leaves out, or has as null, is the outer
+/// one's. Two that disagree stop the load, but for how numbers were stored.
+Status merge_levels(Config& config, Json& text) {
+  for (const char* key : {"tie_word_embeddings",
+                          "vocab_size",
+                          "torch_dtype",
+                          "dtype",
+                          "hidden_size",
+                          "intermediate_size",
+                          "num_hidden_layers",
+                          "num_attention_heads",
+                          "num_key_value_heads",
+                          "head_dim",
+                          "max_position_embeddings",
+                          "rms_norm_eps",
+                          "rope_theta",
+                          "rope_local_base_freq",
+                          "rope_scaling",
+                          "rope_parameters",
+                          "sliding_window",
+                          "sliding_window_pattern",
+                          "layer_types",
+                          "query_pre_attn_scalar",
+                          "hidden_activation",
+                          "attention_bias",
+                          "final_logit_softcapping",
+                          "attn_logit_softcapping"}) {
+    const Json& outer = config.raw(key);  // which is read by that, whoever wins
+    if (outer.is_null()) continue;
+    Json& own = text[key];
+    if (own.is_null()) own = outer;
+    const bool tells_arithmetic = std::string_view(key).find("dtype") == std::string_view::npos;
+    if (own == outer || !tells_arithmetic) continue;
+    return config_error(config, fmt::format("'{}' is {}, and {} in 'text_config'; remove the wrong one", key,
+                                            outer.dump(-1, ' ', true), own.dump(-1, ' ', true)));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<DecoderSpec> read_gemma3_text(Config& config) {
@@ -125,11 +164,7 @@ Result<DecoderSpec> read_gemma3(Config& config) {
   if (!text.is_object()) {
     return config_error(config, "'text_config' is missing; the text model of Gemma 3 is described there");
   }
-  // Fine-tuning tools write text keys on both levels: a nested value that is not null wins, as in the reference.
-  for (const char* key : {"tie_word_embeddings", "vocab_size", "torch_dtype", "dtype"}) {
-    if ((!text.contains(key) || text[key].is_null()) && config.has(key)) text[key] = config.raw(key);
-    config.ignore({key});
-  }
+  TRY_STATUS(merge_levels(config, text));
   // The picture side: text alone is served, and its weights are left where they are.
   config.ignore({"architectures",     "model_type",           "vision_config",     "mm_tokens_per_image",
                  "image_token_index", "image_token_id",       "boi_token_index",   "eoi_token_index",

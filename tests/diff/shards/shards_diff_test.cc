@@ -72,6 +72,10 @@ std::vector<FeedCase> feed_cases() {
           {"block_16", block(16, 16, ScaleType::kF32), 64, 192},
           // Gate and up of 320 rows in blocks of 128, the last of them 64 high.
           {"block_128", block(128, 128, ScaleType::kF32), 128, 320},
+          // Three quarters of a rank's share of 48 in blocks of 64: one rank takes a whole block.
+          {"block_64", block(64, 64, ScaleType::kF32), 60, 96},
+          // Sizes that nothing divides.
+          {"odd", codec(CodecId::kBF16), 171, 171},
           {"block_64x32_e8m0", block(64, 32, ScaleType::kE8M0), 64, 224},
           {"q4_1", codec(CodecId::kQ4_1), 64, 160}};
 }

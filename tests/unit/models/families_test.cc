@@ -231,12 +231,39 @@ TEST(Gemma3, TextPartOfAPictureModel) {
   EXPECT_EQ(spec->layers[0].attn.window, 1024);
   EXPECT_TRUE(std::holds_alternative<RopeLinear>(spec->layers[5].attn.rope.scaling));
   EXPECT_TRUE(std::holds_alternative<RopePlain>(spec->layers[0].attn.rope.scaling));
-  config["vision_config"] = nullptr;
+  for (const json& vision : {json(nullptr), json::object()}) {
+    config["vision_config"] = vision;
+    EXPECT_EQ(error_of(config), "no error");
+  }
+  config.erase("vision_config");
   EXPECT_EQ(error_of(config), "no error");
   config["text_config"]["new_trick"] = 2;
   EXPECT_THAT(error_of(config), HasSubstr("'new_trick' = 2"));
   config.erase("text_config");
   EXPECT_THAT(error_of(config), HasSubstr("'text_config' is missing"));
+}
+
+// Text keys on both levels: the nested one's, unless it is null; two that disagree are not decided by their place.
+TEST(Gemma3, TwoLevelsOfOneConfiguration) {
+  const json config = {{"model_type", "gemma3"},
+                       {"num_hidden_layers", 12},
+                       {"image_token_id", 7},
+                       {"torch_dtype", "float32"},
+                       {"text_config",
+                        {{"model_type", "gemma3_text"},
+                         {"hidden_size", 2560},
+                         {"image_token_id", nullptr},
+                         {"num_hidden_layers", nullptr},
+                         {"torch_dtype", "bfloat16"}}}};
+  auto spec = read(config);
+  ASSERT_TRUE(spec.ok()) << spec.error().to_string();
+  EXPECT_EQ(spec->layers.size(), 12U);
+  EXPECT_EQ(spec->hidden, 2560);
+  json same = config, other = config;
+  same["text_config"]["num_hidden_layers"] = 12;
+  EXPECT_EQ(error_of(same), "no error");
+  other["text_config"]["num_hidden_layers"] = 6;
+  EXPECT_THAT(error_of(other), HasSubstr("'num_hidden_layers' is 12, and 6 in 'text_config'"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "ops/kv_access.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cmath>
 #include <limits>
@@ -185,6 +186,33 @@ TEST(KvAccessDeathTest, AScaleThatIsNoScaleIsNeverUsed) {
   }
   EXPECT_DEATH(KeyWriter(bytes.data(), kExtents, CodecId::kMxfp4, 1.0f).write(0, 0, row_of(0, 0)), "cache stores");
   EXPECT_DEATH(KeyWriter(bytes.data(), kExtents, CodecId::kE4M3Tensor, 1.0f).write(0, 3, row_of(0, 0)), "head 3 of 3");
+}
+
+// An offset that 32 bits do not hold: FP8 keys of 16 tokens, 8 heads of 128 numbers, block 131072. The pages that are
+// not touched cost no memory.
+TEST(KvAccess, ABlockBeyondTwoGigabytesIsItsOwn) {
+  constexpr KvExtents extents{.block_tokens = 16, .kv_heads = 8, .head_dim = 128};
+  constexpr int64_t kBlock = 131072, kBytes = (kBlock + 1) * 16 * 8 * 128;
+  static_assert(kBlock * 16 * 8 * 128 == int64_t{1} << 31);
+  void* mapped = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) GTEST_SKIP() << "no 2 GiB of addresses here";
+  auto* bytes = static_cast<std::byte*>(mapped);
+  KeyWriter writer(bytes, extents, CodecId::kE4M3Tensor, 0.3f);
+  KeyReader reader(bytes, extents, CodecId::kE4M3Tensor, 0.3f);
+  std::vector<float> first(128), last(128), found(128);
+  for (int head = 0; head < 8; ++head) {
+    for (size_t i = 0; i < 128; ++i) {
+      first[i] = 0.3f * static_cast<float>(head + 1);
+      last[i] = -0.3f * static_cast<float>(i % 8);
+    }
+    writer.write(5, head, first);
+    writer.write(kBlock * 16 + 5, head, last);
+    reader.read(kBlock * 16 + 5, head, found);
+    EXPECT_EQ(found, last) << head;
+    reader.read(5, head, found);
+    EXPECT_EQ(found, first) << head;
+  }
+  ::munmap(mapped, kBytes);
 }
 
 }  // namespace
