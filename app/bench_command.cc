@@ -12,6 +12,7 @@
 #include "app/commands.h"
 #include "app/model_flags.h"
 #include "app/peer_bench.h"
+#include "app/product_limit.h"
 #include "base/clock.h"
 #include "base/progress.h"
 #include "engine/sequence_runner.h"
@@ -106,27 +107,8 @@ struct Row {
   double BenchRates::*rate;
   double work;  ///< bytes read or operations done for a token
   std::function<double(const MachineLimits&)> limit;
-  std::string_view limit_name;
+  std::string limit_name;
 };
-
-/// Of the parameters that multiply every token, the share whose products a step of `rows` computes in float32.
-double float_share(const LoadedModel& model, int64_t rows) {
-  const auto in_floats = [](const Choice& choice) {
-    const std::string& kernel = choice.chosen().kernel;
-    return kernel.starts_with("float_") || kernel.starts_with("fp8_stream") || kernel.starts_with("fp8_tile") ||
-           kernel.ends_with("_f32");
-  };
-  double all = 0, floats = 0;
-  for (const DecoderPart& part : model.decoder().parts()) {
-    if (part.matrix == nullptr || part.op == "embed" || part.op == "head") continue;
-    const double parameters = part.matrices_of_row() * static_cast<double>(part.matrix->rows() * part.matrix->cols());
-    const std::vector<Choice> choices = model.backend().explain_linear(*part.matrix, part.rows_of(rows));
-    all += parameters;
-    floats += parameters * static_cast<double>(std::ranges::count_if(choices, in_floats)) /
-              static_cast<double>(std::max<size_t>(choices.size(), 1));
-  }
-  return all > 0 ? floats / all : 0;
-}
 
 double best(const std::vector<Round>& rounds, const std::function<double(const Round&)>& value) {
   double most = 0;
@@ -142,11 +124,9 @@ double median(std::vector<double> values) {
 std::vector<Row> rows_of(const LoadedModel& model, const SequenceRunner& runner, const BenchShape& shape) {
   const auto weights = static_cast<double>(model.bytes_read_per_token());
   const double ops = 2.0 * static_cast<double>(model.product_parameters());
-  const double floats = float_share(model, shape.prefill_tokens);
-  const auto compute = [floats](const MachineLimits& m) {
-    return 1 / (floats / m.f32_ops_per_s + (1 - floats) / m.int8_ops_per_s);
-  };
-  const std::string_view compute_name = floats == 0 ? "int8" : floats == 1 ? "f32" : "f32 and int8";
+  const ProductShares shares = product_shares(model, shape.prefill_tokens);
+  const auto compute = [shares](const MachineLimits& m) { return shares.limit(m); };
+  const std::string compute_name = shares.name();
   const auto read = [](const MachineLimits& m) { return m.read_bytes_per_s; };
   const auto kv = static_cast<double>(runner.cache_bytes_read_at(shape.depth_tokens + shape.decode_tokens / 2));
   return {
@@ -163,14 +143,16 @@ void print_table(const std::vector<Row>& rows, const std::vector<Round>& rounds,
   if (!against.empty()) fmt::print("{:>16}{:>10}", against, "ratio");
   fmt::print("\n");
   for (const Row& row : rows) {
-    auto share = [&](const Round& r) { return r.ours.*row.rate * row.work / row.limit(r.limits); };
     std::vector<double> shares, ratios;
     for (const Round& r : rounds) {
-      shares.push_back(share(r));
+      const double limit = row.limit(r.limits);
+      shares.push_back(limit > 0 ? r.ours.*row.rate * row.work / limit : 0);
       if (r.peer) ratios.push_back(r.ours.*row.rate / (*r.peer.*row.rate));
     }
-    fmt::print("{:<22}{:>10.1f} tok/s{:>8.0f} % {:<12}", row.name,
-               best(rounds, [&](const Round& r) { return r.ours.*row.rate; }), 100 * median(shares), row.limit_name);
+    const double share = median(shares);  // 0 where the limit is not measured
+    fmt::print("{:<22}{:>10.1f} tok/s{:>8} % {:<12}", row.name,
+               best(rounds, [&](const Round& r) { return r.ours.*row.rate; }),
+               share > 0 ? fmt::format("{:.0f}", 100 * share) : "-", row.limit_name);
     if (!against.empty()) {
       fmt::print("{:>9.1f} tok/s{:>9.2f}x", best(rounds, [&](const Round& r) { return *r.peer.*row.rate; }),
                  median(ratios));
@@ -192,6 +174,7 @@ nlohmann::json to_json(const BenchFlags& flags, const std::vector<Row>& rows, co
   for (const Round& r : rounds) {
     nlohmann::json entry = {{"read_bytes_per_s", r.limits.read_bytes_per_s},
                             {"int8_ops_per_s", r.limits.int8_ops_per_s},
+                            {"bf16_ops_per_s", r.limits.bf16_ops_per_s},
                             {"f32_ops_per_s", r.limits.f32_ops_per_s},
                             {"vernier", rates_json(r.ours)}};
     if (r.peer) entry[against] = rates_json(*r.peer);
@@ -201,6 +184,7 @@ nlohmann::json to_json(const BenchFlags& flags, const std::vector<Row>& rows, co
           {"decode_tokens", flags.shape.decode_tokens},
           {"depth_tokens", flags.shape.depth_tokens},
           {"product_ops_per_token", rows[0].work},
+          {"products_in", rows[0].limit_name},
           {"bytes_per_token", rows[1].work},
           {"deep_bytes_per_token", rows[2].work},
           {"rounds", std::move(all)}};
@@ -279,9 +263,11 @@ Status run_bench(const BenchFlags& flags) {
   auto limit = [&](double MachineLimits::*which) {
     return best(rounds, [&](const Round& r) { return r.limits.*which; });
   };
-  fmt::print("limits in this run: read {:.1f} GB/s, int8 {:.0f} GOP/s, f32 {:.0f} GFLOP/s; best of {} rounds\n",
-             limit(&MachineLimits::read_bytes_per_s) * 1e-9, limit(&MachineLimits::int8_ops_per_s) * 1e-9,
-             limit(&MachineLimits::f32_ops_per_s) * 1e-9, flags.rounds);
+  fmt::print(
+      "limits in this run: read {:.1f} GB/s, int8 {:.0f} GOP/s, bf16 {:.0f} and f32 {:.0f} GFLOP/s; best of {} "
+      "rounds\n",
+      limit(&MachineLimits::read_bytes_per_s) * 1e-9, limit(&MachineLimits::int8_ops_per_s) * 1e-9,
+      limit(&MachineLimits::bf16_ops_per_s) * 1e-9, limit(&MachineLimits::f32_ops_per_s) * 1e-9, flags.rounds);
   print_table(rows, rounds, against);
   return {};
 }

@@ -17,6 +17,7 @@
 
 #include "backends/cpu/kernels/peak.h"
 #include "backends/cpu/linear.h"
+#include "backends/cpu/linear_kernel_choice.h"
 #include "backends/cpu/machine_limits.h"
 #include "base/clock.h"
 
@@ -103,10 +104,15 @@ Status bench_codec(const Options& options, const Codec& codec, Isa isa, ThreadPo
     });
     const double gbps = static_cast<double>(info.bytes) / seconds;
     const double ops = 2.0 * static_cast<double>(options.rows * options.cols * tokens) / seconds;
-    const bool integer = matrices.front()->is_integer(matrices.front()->segments()[0]);
-    const double ceiling = integer ? limits.int8_ops_per_s : limits.f32_ops_per_s;
+    const CpuMatrix& first = *matrices.front();
+    const LinearKernel kernel = choose_linear(first, first.segments()[0], tokens, nullptr);
+    const bool integer = first.is_integer(first.segments()[0]);
+    const double ceiling = integer                   ? limits.int8_ops_per_s
+                           : takes_bf16_rows(kernel) ? limits.bf16_ops_per_s
+                                                     : limits.f32_ops_per_s;
+    const char* const unit = integer ? "int8 dot" : takes_bf16_rows(kernel) ? "bf16 dot" : "fma";
     fmt::print("  {:4} rows: {:7.2f} GB/s ({:4.0f} % of reading)  {:8.1f} Gop/s ({:4.0f} % of {})\n", tokens,
-               gbps * 1e-9, 100 * gbps / read_rate, ops * 1e-9, 100 * ops / ceiling, integer ? "int8 dot" : "fma");
+               gbps * 1e-9, 100 * gbps / read_rate, ops * 1e-9, 100 * ops / ceiling, unit);
   }
   return {};
 }
@@ -127,8 +133,8 @@ Status run(const Options& options) {
     const Codec* codec = find_codec(name);
     if (codec == nullptr) return invalid_argument("no codec is called '{}'", name);
     const MachineLimits limits = measure_limits(pool, isa, 1 << 20);
-    fmt::print("{} x {}: int8 dot {:.0f} Gop/s, fma {:.0f} Gop/s\n", options.threads, vernier::name(isa),
-               limits.int8_ops_per_s * 1e-9, limits.f32_ops_per_s * 1e-9);
+    fmt::print("{} x {}: int8 dot {:.0f}, bf16 dot {:.0f}, fma {:.0f} Gop/s\n", options.threads, vernier::name(isa),
+               limits.int8_ops_per_s * 1e-9, limits.bf16_ops_per_s * 1e-9, limits.f32_ops_per_s * 1e-9);
     TRY_STATUS(bench_codec(options, *codec, isa, pool, limits, read_loop(isa)));
   }
   return {};

@@ -47,6 +47,7 @@ MachineLimits measure_limits(ThreadPool& pool, Isa isa, int64_t buffer_bytes) {
   MachineLimits limits;
   limits.f32_ops_per_s = on_all(loops.f32_fma);
   limits.int8_ops_per_s = on_all(loops.int8_dot);
+  limits.bf16_ops_per_s = on_all(loops.bf16_dot);
 
   constexpr int64_t kChunkBytes = 256 * 1024;
   const int64_t chunks = std::max<int64_t>(1, buffer_bytes / kChunkBytes);

@@ -127,7 +127,7 @@ TEST(EndToEnd, BenchTellsWhatItMeasuresNow) {
   }
 }
 
-// What a kernel multiplies in float32 is measured by the rate of those operations, not by that of int8.
+// What a kernel multiplies in float32 or bf16 is measured by the rate of those operations, not by that of int8.
 TEST(EndToEnd, BenchDividesByTheLimitThatItsKernelsCanReach) {
   const std::string shape = " --rounds 1 --prefill 16 --decode 2 --depth 4";
   const auto limit_of = [&](const std::string& flags) {
@@ -139,6 +139,9 @@ TEST(EndToEnd, BenchDividesByTheLimitThatItsKernelsCanReach) {
   EXPECT_EQ(limit_of(tiny_model("llama-fp8-block") + " --numerics exact"), "f32");
   EXPECT_EQ(limit_of(tiny_model("llama") + " --numerics exact"), "f32");
   EXPECT_EQ(limit_of(tiny_model("llama") + " --quantization q8_0"), "int8");
+  const std::string kernels = vernier("explain " + tiny_model("llama")).output;
+  const bool has_bf16 = kernels.find("qkv: bf16_tile") != std::string::npos;
+  EXPECT_EQ(limit_of(tiny_model("llama")), has_bf16 ? "bf16" : "f32") << kernels;
 }
 
 TEST(EndToEnd, ServeNamesTheFlagThatStandsInItsWay) {

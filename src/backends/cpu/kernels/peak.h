@@ -10,6 +10,7 @@ namespace vernier {
 struct PeakLoops {
   int64_t (*f32_fma)(int64_t rounds);
   int64_t (*int8_dot)(int64_t rounds);
+  int64_t (*bf16_dot)(int64_t rounds);  ///< float32 where nothing multiplies bf16 itself
   /// Reads every byte once; the return value depends on all of them.
   uint64_t (*read)(const std::byte* data, size_t size_bytes);
 };

@@ -5,7 +5,8 @@
 namespace vernier::amx {
 namespace {
 
-int64_t int8_dot(int64_t rounds) {
+/// Eight tiles of 16 rows of 64 bytes: six sums, two of what is multiplied.
+void configure_tiles() {
   struct alignas(64) Shapes {
     uint8_t palette = 1;
     uint8_t reserved[15] = {};
@@ -22,6 +23,10 @@ int64_t int8_dot(int64_t rounds) {
   _tile_zero(5);
   _tile_zero(6);
   _tile_zero(7);
+}
+
+int64_t int8_dot(int64_t rounds) {
+  configure_tiles();
   for (int64_t r = 0; r < rounds; ++r) {
     _tile_dpbsud(0, 6, 7);
     _tile_dpbsud(1, 6, 7);
@@ -34,11 +39,26 @@ int64_t int8_dot(int64_t rounds) {
   return rounds * 6 * (16 * 16 * 64 * 2);
 }
 
+int64_t bf16_dot(int64_t rounds) {
+  configure_tiles();
+  for (int64_t r = 0; r < rounds; ++r) {
+    _tile_dpbf16ps(0, 6, 7);
+    _tile_dpbf16ps(1, 6, 7);
+    _tile_dpbf16ps(2, 6, 7);
+    _tile_dpbf16ps(3, 6, 7);
+    _tile_dpbf16ps(4, 6, 7);
+    _tile_dpbf16ps(5, 6, 7);
+  }
+  _tile_release();
+  return rounds * 6 * (16 * 16 * 32 * 2);
+}
+
 }  // namespace
 
 PeakLoops peak_loops() {
   PeakLoops loops = avx512::peak_loops();
   loops.int8_dot = int8_dot;
+  loops.bf16_dot = bf16_dot;
   return loops;
 }
 

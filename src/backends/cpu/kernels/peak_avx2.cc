@@ -72,7 +72,7 @@ uint64_t read(const std::byte* data, size_t size_bytes) {
 }  // namespace
 
 PeakLoops peak_loops() {
-  return {f32_fma, int8_dot, read};
+  return {f32_fma, int8_dot, f32_fma, read};
 }
 
 }  // namespace vernier::avx2

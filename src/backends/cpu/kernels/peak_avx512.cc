@@ -55,6 +55,31 @@ int64_t int8_dot(int64_t rounds) {
   return rounds * kChains * 128;
 }
 
+int64_t bf16_dot(int64_t rounds) {
+  __m512 a0 = _mm512_set1_ps(0.3F);
+  auto x = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3E99));
+  __m512 a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0, a7 = a0, a8 = a0, a9 = a0, a10 = a0, a11 = a0;
+  auto step = [&x](__m512& a) {
+    a = _mm512_dpbf16_ps(a, x, x);
+    asm volatile("" : "+v"(a), "+v"(x));
+  };
+  for (int64_t r = 0; r < rounds; ++r) {
+    step(a0);
+    step(a1);
+    step(a2);
+    step(a3);
+    step(a4);
+    step(a5);
+    step(a6);
+    step(a7);
+    step(a8);
+    step(a9);
+    step(a10);
+    step(a11);
+  }
+  return rounds * kChains * 64;
+}
+
 uint64_t read(const std::byte* data, size_t size_bytes) {
   __m512i sum[4] = {};
   for (size_t i = 0; i + 256 <= size_bytes; i += 256) {
@@ -72,7 +97,7 @@ uint64_t read(const std::byte* data, size_t size_bytes) {
 }  // namespace
 
 PeakLoops peak_loops() {
-  return {f32_fma, int8_dot, read};
+  return {f32_fma, int8_dot, bf16_dot, read};
 }
 
 }  // namespace vernier::avx512
