@@ -8,6 +8,7 @@
 #include <random>
 
 #include "api/loaded_model.h"
+#include "app/bench_kernels.h"
 #include "app/bench_serve.h"
 #include "app/commands.h"
 #include "app/model_flags.h"
@@ -213,7 +214,8 @@ Result<std::unique_ptr<SequenceRunner>> make_runner(const ModelFlags& flags, con
 
 Status run_bench(const BenchFlags& flags) {
   if (flags.model.model.empty()) {
-    return invalid_argument("MODEL is required; or vernier bench serve --url URL for a server");
+    return invalid_argument(
+        "MODEL is required; or vernier bench serve --url URL for a server, vernier bench kernels for a GPU");
   }
   if (flags.rounds < 1 || flags.shape.prefill_tokens < 1 || flags.shape.decode_tokens < 1 ||
       flags.shape.depth_tokens < 1) {
@@ -279,9 +281,11 @@ void add_bench_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "Measure prefill and decode rates beside the machine's limits");
   flags->model.add_to(*command);
   flags->model.add_fallback_flag(*command);
-  command->get_option("MODEL")->required(false);  // `serve` takes its place
+  command->get_option("MODEL")->required(false);  // a form takes its place
   auto serve = std::make_shared<BenchServeFlags>();
   CLI::App* of_server = add_bench_serve(*command, *serve);
+  auto kernels = std::make_shared<BenchKernelsFlags>();
+  CLI::App* of_kernels = add_bench_kernels(*command, *kernels);
   command->add_option("--against", flags->against, "Another engine in the same rounds: llama.cpp");
   command->add_option("--peer", flags->peer, "Its benchmark program (default: llama-bench on PATH)");
   command->add_option("--b-kv-cache-dtype", flags->b_kv_cache_dtype,
@@ -292,10 +296,10 @@ void add_bench_command(CLI::App& app) {
   command->add_option("--decode", flags->shape.decode_tokens, "Tokens to generate")->capture_default_str();
   command->add_option("--depth", flags->shape.depth_tokens, "Tokens in the cache before the second decode and prefill")
       ->capture_default_str();
-  set_work(*command, [flags, serve, of_server]() -> Status {
-    if (!of_server->parsed()) return run_bench(*flags);
+  set_work(*command, [=]() -> Status {
+    if (!of_server->parsed() && !of_kernels->parsed()) return run_bench(*flags);
     if (!flags->model.model.empty()) return invalid_argument("unexpected argument {}", flags->model.model);
-    return run_bench_serve(*serve);
+    return of_server->parsed() ? run_bench_serve(*serve) : run_bench_kernels(*kernels);
   });
 }
 

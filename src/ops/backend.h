@@ -76,6 +76,9 @@ class Backend {
 
   /// The device's ceilings, measured over `buffer_bytes` of memory. Refused by a backend that is not there to be fast.
   virtual Result<MachineLimits> measure_limits(int64_t buffer_bytes);
+  /// Operations a second of a large bf16 product on random numbers by the vendor's own library, now. Refused where
+  /// there is none, with its name.
+  virtual Result<double> measure_library_products();
 };
 
 }  // namespace vernier

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "backends/cuda/cuda_kv.h"
+#include "backends/cuda/cuda_library.h"
 #include "backends/cuda/cuda_limits.h"
 #include "backends/cuda/cuda_matrix.h"
 #include "backends/cuda/cuda_ops.h"
@@ -62,6 +63,10 @@ Choice CudaBackend::explain_attend(const AttnSpec& spec, const CacheSpec& cache,
 
 Result<MachineLimits> CudaBackend::measure_limits(int64_t) {
   return measure_cuda_limits(*device_);
+}
+
+Result<double> CudaBackend::measure_library_products() {
+  return measure_cublas(*device_);
 }
 
 }  // namespace vernier

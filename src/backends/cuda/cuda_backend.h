@@ -25,6 +25,7 @@ class CudaBackend final : public Backend {
   Choice explain_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) const override;
   /// Over buffers of its own size.
   Result<MachineLimits> measure_limits(int64_t buffer_bytes) override;
+  Result<double> measure_library_products() override;
 
  private:
   CudaBackend(std::unique_ptr<CudaDevice> device, Numerics numerics)
