@@ -200,6 +200,41 @@ TEST(CpuFp8, EveryCodeDecodesToItsBits) {
   }
 }
 
+// CPU-11, CPU-12: whatever numbers a kernel makes of codes on its way, bf16 or float32, each is the code's own. A row
+// that is 1 in one column and 0 in all others takes that column out, however small its numbers are beside others.
+TEST(CpuFp8, EveryCodeIsItsNumberInEveryProduct) {
+  const std::vector<Codec> codecs = {codec(CodecId::kE4M3Tensor),
+                                     codec(CodecId::kE4M3Channel),
+                                     codec(CodecId::kE5M2Tensor),
+                                     codec(CodecId::kE5M2Channel),
+                                     block_codec(CodecId::kE4M3Block, 128, 128, ScaleType::kF32),
+                                     block_codec(CodecId::kE5M2Block, 7, 100, ScaleType::kF32)};
+  for (const Codec& codec : codecs) {
+    const QTensor tensor = every_code(codec, true);
+    const std::vector<float> weights = tensor.decode();
+    const int64_t rows = tensor.rows(), cols = tensor.cols();
+    std::vector<float> ones(static_cast<size_t>(cols * cols));
+    for (int64_t c = 0; c < cols; ++c) ones[static_cast<size_t>(c * cols + c)] = 1;
+    for (Isa isa : machine_isas()) {
+      for (Numerics numerics : {Numerics::kExact, Numerics::kFast}) {
+        const auto matrix = packed(tensor, isa, numerics);
+        for (int64_t tokens : {int64_t{1}, cols}) {
+          const int64_t last = tokens == 1 ? 48 : cols;
+          for (int64_t first = 0; first < last; first += tokens) {
+            const std::vector<float> out = product(*matrix, ones.data() + first * cols, tokens);
+            for (int64_t i = 0; i < tokens * rows; ++i) {
+              const int64_t row = i % rows, col = first + i / rows;
+              ASSERT_EQ(out[static_cast<size_t>(i)], weights[static_cast<size_t>(row * cols + col)])
+                  << codec.name << " " << name(isa) << " " << static_cast<int>(numerics) << " of " << tokens << ": row "
+                  << row << " col " << col;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 Reason reason_of(const Choice& choice, std::string_view kernel) {
   const auto found = std::ranges::find(choice.candidates, kernel, &Candidate::kernel);
   return found == choice.candidates.end() ? Reason{} : found->reason;
