@@ -73,6 +73,17 @@ OrderedJson quantization_config(const QuantTarget& target, const std::vector<std
   return compressed_tensors(target, plain);
 }
 
+/// What the source's cache scales, which are written as they are, were made for.
+void add_cache_scheme(const std::string& cache, OrderedJson& config) {
+  OrderedJson scheme = cache;
+  if (cache == "fp8") {
+    scheme = {{"num_bits", 8}, {"type", "float"}, {"symmetric", true}, {"dynamic", false}, {"strategy", "tensor"}};
+  }
+  // Of weights that stay as they are: the one dialect that is about a cache alone.
+  if (config.is_null()) config = {{"quant_method", "modelopt"}, {"quant_algo", nullptr}, {"ignore", {"*"}}};
+  config["kv_cache_scheme"] = std::move(scheme);
+}
+
 /// The class that transformers has for a family.
 std::string architecture_name(const std::string& model_type) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kNames = {{
@@ -208,7 +219,11 @@ Status write_folder_files(const Checkpoint& checkpoint, const QuantiseJob& job, 
     TRY_STATUS(copy_files(checkpoint.path(), folder));
   }
   TRY_BIND(OrderedJson config, source_config(checkpoint));
-  if (!quantised.empty()) config["quantization_config"] = quantization_config(job.request.target, plain);
+  OrderedJson quantization;
+  if (!quantised.empty()) quantization = quantization_config(job.request.target, plain);
+  const std::string cache = checkpoint.plan().cache.value_or("");
+  if (!cache.empty()) add_cache_scheme(cache, quantization);
+  if (!quantised.empty() || !quantization.is_null()) config["quantization_config"] = quantization;
   return write_json(fs::path(folder) / "config.json", config);
 }
 

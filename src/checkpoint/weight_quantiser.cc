@@ -56,17 +56,11 @@ std::string quant_target_names() {
 }
 
 Result<WeightQuantiser> WeightQuantiser::make(const Checkpoint& checkpoint, QuantiseRequest request) {
-  if (!checkpoint.plan().empty() && !request.requantise) {
-    const QuantPlan& plan = checkpoint.plan();
-    return Error{ErrorCode::kUnsupported,
-                 fmt::format("quantised already ({} by {}): quantising its codes again to {} loses twice; take the "
-                             "original checkpoint, or write one with `vernier quantize --allow-requantize`, which "
-                             "reports the loss",
-                             plan.rules.empty() ? "its cache" : describe(plan.rules.front().scheme), plan.origin,
-                             request.target.name),
-                 checkpoint.path()};
-  }
   WeightQuantiser made(std::move(request));
+  const QuantPlan& plan = checkpoint.plan();
+  if (!plan.rules.empty() && !made.request_.requantise) {
+    made.quantised_ = fmt::format("{} by {}", describe(plan.rules.front().scheme), plan.origin);
+  }
   for (const std::string& text : made.request_.keep) {
     TRY_BIND(ModulePattern pattern, ModulePattern::make(text));
     const bool is_matched = std::ranges::any_of(checkpoint.tensors(), [&](const StoredTensor& tensor) {
@@ -108,6 +102,15 @@ Status WeightQuantiser::apply(std::span<const WeightPart> parts, PackUse use, st
     if (!takes(parts[i].name, use)) continue;
     Result<Codec> target = codec_for(segments[i].cols());
     if (!target.ok()) return about(i, target.error());
+    const Codec& own = segments[i].codec();
+    if (!quantised_.empty() && !own.is_dense() && own != *target) {
+      return Error{
+          ErrorCode::kUnsupported,
+          fmt::format("quantised already ({}): quantising its {} codes again to {} loses twice; take the original "
+                      "checkpoint, or write one with `vernier quantize --allow-requantize`, which reports the loss",
+                      quantised_, own.name, request_.target.name),
+          printable(parts[i].name)};
+    }
     Result<QTensor> made = quantise(segments[i], *target, options);
     if (!made.ok()) return about(i, made.error());
     segments[i] = *std::move(made);

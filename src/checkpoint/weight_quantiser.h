@@ -39,8 +39,7 @@ struct QuantiseRequest {
 /// written, so both hold the same numbers. Immutable; one thread.
 class WeightQuantiser {
  public:
-  /// Refuses a checkpoint that is quantised by its configuration already, unless the request says otherwise, and a
-  /// pattern that matches no module.
+  /// Refuses a pattern that matches no module.
   static Result<WeightQuantiser> make(const Checkpoint& checkpoint, QuantiseRequest request);
 
   const QuantiseRequest& request() const { return request_; }
@@ -48,7 +47,8 @@ class WeightQuantiser {
   /// What a matrix of so many columns becomes; refuses those that the target's groups do not divide.
   Result<Codec> codec_for(int64_t cols) const;
   /// Puts each segment that is to be quantised into the target's codec, those of one NVFP4 weight under one global
-  /// scale, as other engines fuse them. Names the part in what it refuses.
+  /// scale, as other engines fuse them. Refuses codes of another codec where the checkpoint's configuration calls it
+  /// quantised, unless the request says otherwise. Names the part in what it refuses.
   Status apply(std::span<const WeightPart> parts, PackUse use, std::vector<QTensor>& segments) const;
 
  private:
@@ -56,6 +56,7 @@ class WeightQuantiser {
 
   QuantiseRequest request_;
   std::vector<ModulePattern> keep_;
+  std::string quantised_;  // how the checkpoint is, where its codes may not be made anew
 };
 
 }  // namespace vernier

@@ -102,9 +102,7 @@ std::string changed(const std::string& model, const Json& change, const TempFold
 TEST(FolderToGgufTest, WhatHasNoPlaceInAFileIsRefusedByName) {
   TempFolder folder;
   auto refusal = [&](const std::string& source) {
-    QuantiseJob job = job_for("q8_0", folder.path("out.gguf"));
-    job.request.requantise = true;
-    return error_of(quantise_model(source, job));
+    return error_of(quantise_model(source, job_for("q8_0", folder.path("out.gguf"))));
   };
   EXPECT_THAT(refusal(kData + "deepseek-v2"), HasSubstr("deepseek_v2 is written as a folder alone"));
   EXPECT_THAT(refusal(kData + "qwen2"), HasSubstr("windows of their own"));

@@ -287,6 +287,48 @@ TEST(QuantiseCheckpointTest, WhatCannotBeWrittenIsRefusedByName) {
   expect_same_numbers(kData + "llama-fp8-block", job);
 }
 
+// What is of the format already stays as it is, to the bit, and is no second rounding; nor are dense weights whose
+// cache has scales.
+TEST(QuantiseCheckpointTest, CodesOfTheFormatItselfStay) {
+  TempFolder folder;
+  for (const char* out : {"out", "out.gguf"}) {
+    const QuantiseJob job = job_for("mxfp4", folder.path(out));
+    const auto summary = quantise_model(kData + "gpt-oss-mxfp4", job);
+    ASSERT_TRUE(summary.ok()) << summary.error().to_string();
+    for (const QuantisedMatrix& matrix : summary->matrices) EXPECT_EQ(matrix.from, "bf16") << matrix.name;
+    const auto before = testing::with_halves_joined(testing::numbers_of(kData + "gpt-oss-mxfp4", nullptr));
+    const auto after = testing::with_halves_joined(testing::numbers_of(job.out, nullptr));
+    for (const auto& [name, values] : before) {
+      if (name.find("experts") == std::string::npos) continue;
+      EXPECT_TRUE(testing::same_bits(values, after.at(name))) << name;
+    }
+  }
+  EXPECT_THAT(error_of(quantise_model(kData + "gpt-oss-mxfp4", job_for("q8_0", folder.path("other.gguf")))),
+              AllOf(HasSubstr("quantised already"), HasSubstr("experts.0.gate_up_proj")));
+}
+
+// Scales of the cache are written as they are, and so is what they were made for: without it they would act on nothing.
+TEST(QuantiseCheckpointTest, ACacheThatHasScalesKeepsItsType) {
+  for (const char* format : {"mxfp8", "fp8_block", "bf16"}) {
+    TempFolder folder;
+    const QuantiseJob job = job_for(format, folder.path("out"));
+    ASSERT_EQ(error_of(quantise_model(kData + "kv-llama", job)), "no error");
+    expect_same_numbers(kData + "kv-llama", job);
+    const auto written = Checkpoint::open(job.out).value();
+    EXPECT_EQ(written->plan().cache, "fp8") << format;
+    const auto scales = [](const Checkpoint& of) {
+      return stream_weights(
+                 of, [](auto, PackUse, auto&) { return Status(); }, nullptr)
+          .value()
+          .cache_scales;
+    };
+    const auto before = scales(*Checkpoint::open(kData + "kv-llama").value()), after = scales(*written);
+    ASSERT_EQ(before.size(), 6U);
+    ASSERT_EQ(after.size(), before.size());
+    for (size_t i = 0; i < before.size(); ++i) EXPECT_EQ(after[i].values, before[i].values);
+  }
+}
+
 /// A llama whose numbers a test chooses.
 void write_llama(const TempFolder& folder, int64_t ffn, const std::string& changed, float number) {
   SafetensorsWriter writer;
