@@ -103,8 +103,11 @@ Result<Tokenizer> load_tokenizer(const TokenizerSource& source) {
     error.where = source.tokenizer_json;
     return error;
   }
-  if (source.gguf == nullptr)
-    return not_found("the model's folder has no tokenizer.json; copy there the one that the model was made with");
+  if (source.gguf == nullptr) {
+    return not_found(
+        "the model has no tokenizer: its folder lacks tokenizer.json, or its GGUF file a vocabulary; take the one that "
+        "it was made with");
+  }
   TRY_BIND(GgufVocabulary vocabulary, read_vocabulary(source.gguf));
   return Tokenizer::from_gguf(vocabulary);
 }
