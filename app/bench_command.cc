@@ -281,6 +281,7 @@ void add_bench_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "Measure prefill and decode rates beside the machine's limits");
   flags->model.add_to(*command);
   flags->model.add_fallback_flag(*command);
+  flags->model.tune.add_to(*command);
   command->get_option("MODEL")->required(false);  // a form takes its place
   auto serve = std::make_shared<BenchServeFlags>();
   CLI::App* of_server = add_bench_serve(*command, *serve);

@@ -123,6 +123,7 @@ void add_chat_command(CLI::App& app) {
   flags->model.add_to(*command);
   flags->model.on_fallback = "allow";  // a person waits for the answer, not for advice
   flags->model.add_fallback_flag(*command);
+  flags->model.tune.add_to(*command);
   command->add_option("--system", flags->system, "A system message for the whole conversation");
   flags->sampling.add_to(*command);
   set_work(*command, [flags] { return chat(*flags); });

@@ -19,7 +19,6 @@ namespace {
 struct ExplainFlags {
   ModelFlags model;
   DeviceFlags device;
-  TuneStoreFlags store;
   int64_t rows = 1;
   int layer = -1;
   bool tactics = false;
@@ -41,6 +40,7 @@ struct Explained {
   const Backend& backend;
   std::vector<DecoderPart> parts;
   std::vector<CacheSpec> caches;
+  const TacticStore* tactics;  // null: the backend chooses by none
 };
 
 std::vector<Line> explain(const Explained& model, const ExplainFlags& flags) {
@@ -63,16 +63,12 @@ std::vector<Line> explain(const Explained& model, const ExplainFlags& flags) {
 }
 
 /// What the store knows of each problem, were it tuned.
-Status add_tactics(const ExplainFlags& flags, std::vector<Line>& lines) {
-  TRY_BIND(const BackendOptions options, flags.model.backend_options());
-  TRY_BIND(TacticScope scope, tactic_scope(options));
-  TRY_BIND(TunePlaces places, tune_places(flags.store));
-  TacticStoreOptions where;
-  where.folder = std::move(places.user);
-  where.layers = std::move(places.layers);
-  TacticStore store(std::move(scope), std::move(where));
+Status add_tactics(const Explained& model, std::vector<Line>& lines) {
+  if (model.tactics == nullptr) {
+    return unsupported("the {} backend chooses by no tactics; cpu does", model.backend.name());
+  }
   for (Line& line : lines) {
-    if (const Tactic* found = store.find(tactic_key(line.choice.problem))) line.tactic = *found;
+    if (const Tactic* found = model.tactics->find(tactic_key(line.choice.problem))) line.tactic = *found;
   }
   return {};
 }
@@ -90,6 +86,8 @@ nlohmann::json to_json(const Tactic& tactic) {
 nlohmann::json to_json(const Line& line) {
   nlohmann::json facts = nlohmann::json::object();
   for (const auto& fact : line.choice.problem.facts) facts[fact.name] = fact.value;
+  nlohmann::json parameters = nlohmann::json::object();
+  for (const auto& fact : line.choice.chosen().parameters) parameters[fact.name] = fact.value;
   nlohmann::json candidates = nlohmann::json::array();
   for (const Candidate& c : line.choice.candidates) {
     candidates.push_back({{"kernel", c.kernel}, {"reason", name(c.reason.code)}, {"detail", c.reason.detail}});
@@ -100,6 +98,7 @@ nlohmann::json to_json(const Line& line) {
           {"problem", line.choice.problem.op},
           {"facts", facts},
           {"kernel", line.choice.chosen().kernel},
+          {"parameters", parameters},
           {"layout", line.choice.layout},
           {"scales", line.scale_origin},
           {"experts", line.experts},
@@ -125,10 +124,15 @@ std::string describe(const Tactic& tactic) {
                      lead_text(tactic), calendar_text(tactic.measured_at_ms), tactic.version);
 }
 
+/// "int8_tile_avx2", and how its work is cut where that was chosen.
+std::string chosen_text(const Candidate& chosen) {
+  return kernel_text({chosen.kernel, "", chosen.parameters});
+}
+
 /// All but the layer, as it is shown.
 std::string describe(const Line& line, int layer) {
   const Choice& choice = line.choice;
-  std::string text = fmt::format("{}: {}\n    {}\n", line.op, choice.chosen().kernel, choice.problem.to_string());
+  std::string text = fmt::format("{}: {}\n    {}\n", line.op, chosen_text(choice.chosen()), choice.problem.to_string());
   if (!choice.layout.empty()) text += fmt::format("    layout: {}\n", choice.layout);
   if (line.tactic) text += fmt::format("    tactic: {}\n", describe(*line.tactic));
   if (!line.weights.empty()) text += fmt::format("    weights: {}\n", without_layer(line.weights, layer));
@@ -191,8 +195,7 @@ void print_untuned(const std::vector<Line>& lines) {
     all.insert(problem);
     if (!line.tactic) untuned.insert(problem);
   }
-  fmt::print("tactics: known for {} of {} problems; no backend chooses by them yet\n", all.size() - untuned.size(),
-             all.size());
+  fmt::print("tactics: known for {} of {} problems\n", all.size() - untuned.size(), all.size());
   for (const std::string& problem : untuned) fmt::print("untuned: {}\n", problem);
 }
 
@@ -218,7 +221,7 @@ Error no_such_layer(const ExplainFlags& flags, size_t layers) {
 Status print_explained(const Explained& model, const ExplainFlags& flags) {
   std::vector<Line> lines = explain(model, flags);
   if (lines.empty()) return no_such_layer(flags, model.caches.size());
-  if (flags.tactics) TRY_STATUS(add_tactics(flags, lines));
+  if (flags.tactics) TRY_STATUS(add_tactics(model, lines));
   return print_lines(model.path, model.backend.features(), lines, flags);
 }
 
@@ -262,12 +265,14 @@ Status run_explain(const ExplainFlags& flags) {
   if (encoder) {
     TRY_BIND(std::unique_ptr<LoadedEncoder> model, load_encoder_for(flags.model));
     const auto layers = static_cast<size_t>(model->encoder().spec().layers);
-    return print_explained({model->path(), model->backend(), model->encoder().parts(), std::vector<CacheSpec>(layers)},
-                           flags);
+    return print_explained(
+        {model->path(), model->backend(), model->encoder().parts(), std::vector<CacheSpec>(layers), model->tactics()},
+        flags);
   }
   TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
   TRY_BIND(RunnerOptions options, flags.model.runner_options(*model));
-  return print_explained({model->path(), model->backend(), model->decoder().parts(), options.caches}, flags);
+  return print_explained({model->path(), model->backend(), model->decoder().parts(), options.caches, model->tactics()},
+                         flags);
 }
 
 }  // namespace
@@ -282,7 +287,7 @@ void add_explain_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--layer", flags->layer, "This layer alone");
   command->add_flag("--tactics", flags->tactics, "With what was measured of each problem, and what was not");
-  flags->store.add_to(*command);
+  flags->model.tune.add_to(*command);
   set_work(*command, [flags] { return run_explain(*flags); });
 }
 

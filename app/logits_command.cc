@@ -141,6 +141,7 @@ void add_logits_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("logits", "Write the logits of lists of token ids, to compare engines");
   flags->model.add_to(*command);
   flags->model.add_fallback_flag(*command);
+  flags->model.tune.add_to(*command);
   command->add_option("--ids", flags->ids, "Lists of token ids, '[[1, 2], [3]]', or a JSON file with them")->required();
   command->add_option("--out", flags->out, "Safetensors file for logits.0, logits.1, ... (float32 [tokens, vocab])")
       ->required();

@@ -133,6 +133,13 @@ Result<int32_t> ModelFlags::context_tokens(const DecoderSpec& spec) const {
 
 namespace {
 
+std::vector<DecoderPart> parts_of(const LoadedModel& model) {
+  return model.decoder().parts();
+}
+std::vector<DecoderPart> parts_of(const LoadedEncoder& model) {
+  return model.encoder().parts();
+}
+
 template <class Model>
 Result<std::unique_ptr<Model>> load_as(const ModelFlags& flags) {
   TRY_BIND(std::string path, find_model(flags.model));
@@ -145,12 +152,17 @@ Result<std::unique_ptr<Model>> load_as(const ModelFlags& flags) {
   } else if (flags.quantize_head || !flags.keep.empty()) {
     return invalid_argument("--quantize-head and --keep need --quantization FORMAT");
   }
+  TRY_BIND(options.tactics, flags.tune.open_store(options.backend));
+  TRY_BIND(options.tactic_use, flags.tune.use());
   std::optional<Progress> bar;
   options.on_progress = [&](const BindProgress& state) {
     if (!bar) bar.emplace("loading", state.total_bytes, ProgressUnit::kBytes);
     bar->set(state.done_bytes);
   };
-  return Model::load(path, options);
+  TRY_BIND(std::unique_ptr<Model> model, Model::load(path, options));
+  bar.reset();
+  TRY_STATUS(flags.tune.settle(model->backend(), parts_of(*model), model->tactics()));
+  return model;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "api/kernel_fallbacks.h"
 #include "api/loaded_encoder.h"
 #include "api/loaded_model.h"
+#include "app/tune_flags.h"
 #include "base/result.h"
 #include "engine/cache_plan.h"
 #include "engine/sequence_runner.h"
@@ -30,6 +31,7 @@ struct ModelFlags {
   std::string kv_scale_missing = "warn";
   std::string attention = "paged";
   std::string on_fallback = "warn";
+  TuneFlags tune;
   int32_t max_model_len = 0;  ///< 0: the model's own limit, at most kDefaultContext
 
   static constexpr int32_t kDefaultContext = 8192;

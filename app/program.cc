@@ -142,6 +142,7 @@ const GlobalOptions& global_options() {
 
 void set_work(CLI::App& command, std::function<Status()> work) {
   command.callback([work = std::move(work)] {
+    if (!state().outcome.ok()) return;  // of the form that was given
     state().outcome = settle_globals();
     if (state().outcome.ok()) state().outcome = work();
   });

@@ -104,6 +104,7 @@ void add_run_command(CLI::App& app) {
   flags->model.add_to(*command);
   flags->model.on_fallback = "allow";  // a person waits for the answer, not for advice
   flags->model.add_fallback_flag(*command);
+  flags->model.tune.add_to(*command);
   CLI::Option* prompt = command->add_option("PROMPT", flags->prompt, "The prompt (default: standard input)");
   CLI::Option* named = command->add_option("-p,--prompt", flags->prompt, "The prompt, as llama.cpp spells it");
   named->excludes(prompt);

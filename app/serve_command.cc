@@ -15,6 +15,7 @@
 #include "app/commands.h"
 #include "app/model_flags.h"
 #include "app/number_flags.h"
+#include "app/untuned_metrics.h"
 #include "grammar/grammar_compiler.h"
 #include "server/api_routes.h"
 #include "server/http_server.h"
@@ -213,19 +214,21 @@ Result<std::shared_ptr<const ServedModel>> open_model(const ServeFlags& flags, M
     TRY_BIND(const bool encoder, names_encoder(flags.model));
     if (encoder) {
       TRY_STATUS(refuse_idle_flags(flags.model, scripted));
-      TRY_BIND(std::unique_ptr<LoadedEncoder> model, load_encoder_for(flags.model));
+      TRY_BIND(std::shared_ptr<LoadedEncoder> model, load_encoder_for(flags.model));
       const std::vector<KernelFallback> fallbacks = kernel_fallbacks(*model);
       TRY_STATUS(flags.model.check_fallbacks(fallbacks));
       count_fallbacks(registry, options.names.front(), fallbacks);
+      count_untuned(registry, options.names.front(), {model, &model->backend()});
       return serve_encoder(std::move(model), options);
     }
-    TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
+    TRY_BIND(std::shared_ptr<LoadedModel> model, load_for(flags.model));
     TRY_BIND(options.engine.context_tokens, flags.model.context_tokens(model->decoder().spec()));
     TRY_BIND(options.cache, flags.model.cache_options());
     TRY_BIND(const CachePlan cache, model->plan_cache(options.cache));
     const std::vector<KernelFallback> fallbacks = kernel_fallbacks(*model, cache.layers);
     TRY_STATUS(flags.model.check_fallbacks(fallbacks));
     count_fallbacks(registry, options.names.front(), fallbacks);
+    count_untuned(registry, options.names.front(), {model, &model->backend()});
     return serve_model(std::move(model), options);
   }
   TRY_STATUS(refuse_idle_flags(flags.model, scripted));
@@ -368,6 +371,7 @@ void add_serve_command(CLI::App& app) {
       app.add_subcommand("serve", "Serve a model over HTTP, with OpenAI's API; script:FILE plays a script");
   flags->model.add_to(*command);
   flags->model.add_fallback_flag(*command);
+  flags->model.tune.add_to(*command);
   add_http_flags(*command, *flags);
   add_serving_flags(*command, *flags);
   set_work(*command, [flags] { return serve(*flags); });

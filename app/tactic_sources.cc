@@ -3,43 +3,19 @@
 #include <fmt/chrono.h>
 
 #include <algorithm>
-#include <cctype>
 #include <fstream>
 #include <iterator>
-#include <optional>
 
 #include "api/backend_choice.h"
 #include "app/commands.h"
 #include "tune/tactic_archive.h"
+#include "tune/tactic_use.h"
 
 namespace vernier {
 namespace {
 
 constexpr std::string_view kReadOnly = ":ro";
 constexpr std::uintmax_t kMostArchiveBytes = 1'000'000'000;
-
-bool is_digits(std::string_view text) {
-  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
-bool has_fact(const Problem& problem, std::string_view name, std::string_view value) {
-  return std::ranges::any_of(problem.facts, [&](const Problem::Fact& fact) {
-    return fact.value == value && (name.empty() || fact.name == name);
-  });
-}
-
-bool word_matches(const StoredTactic& stored, std::string_view word) {
-  const Problem& problem = stored.tactic.problem;
-  if (word.size() >= 4 && stored.entry.id.starts_with(word)) return true;
-  if (problem.op == word || has_fact(problem, "", word)) return true;
-  if (const size_t equals = word.find('='); equals != std::string_view::npos) {
-    return equals > 0 && has_fact(problem, word.substr(0, equals), word.substr(equals + 1));
-  }
-  const size_t by = word.find('x');
-  if (by == std::string_view::npos) return false;
-  const std::string_view rows = word.substr(0, by), cols = word.substr(by + 1);
-  return is_digits(rows) && is_digits(cols) && has_fact(problem, "rows", rows) && has_fact(problem, "cols", cols);
-}
 
 }  // namespace
 
@@ -130,8 +106,7 @@ std::string problem_text(const StoredTactic& stored) {
 }
 
 std::string kernel_text(const NamedKernel& named) {
-  return without_controls(
-      named.parameters.empty() ? named.kernel : fmt::format("{} ({})", named.kernel, facts_text(named.parameters)));
+  return without_controls(named.to_string());
 }
 
 std::string time_text(double ns) {
@@ -149,24 +124,23 @@ std::string lead_text(const Tactic& tactic) {
   const auto next =
       std::ranges::find_if(tactic.others, [](const TriedCandidate& tried) { return tried.time.repeats > 0; });
   if (next == tactic.others.end()) return "; nothing else was timed";
-  if (tactic.tie) return fmt::format("; a tie with {}, and the first by name", next->named.kernel);
+  if (tactic.tie) return fmt::format("; a tie with {}, and the first by name", kernel_text(next->named));
   if (tactic.time.median_ns <= 0) return "";
   return fmt::format("; {:.1f} % before {}", 100 * (next->time.median_ns / tactic.time.median_ns - 1),
-                     next->named.kernel);
+                     kernel_text(next->named));
 }
 
 bool matches(const StoredTactic& stored, std::span<const std::string> words) {
-  return std::ranges::all_of(words, [&](const std::string& word) { return word_matches(stored, word); });
+  return std::ranges::all_of(words, [&](const std::string& word) {
+    return (word.size() >= 4 && stored.entry.id.starts_with(word)) ||
+           matches_problem(stored.tactic.problem, {&word, 1});
+  });
 }
 
 std::vector<std::string> cut_words(std::span<const std::string> typed) {
   std::vector<std::string> words;
   for (const std::string& text : typed) {
-    for (size_t at = 0; at < text.size();) {
-      const size_t end = std::min(text.find_first_of(" \t,()[]", at), text.size());
-      if (end > at) words.push_back(text.substr(at, end - at));
-      at = end + 1;
-    }
+    for (std::string& word : cut_problem_words(text)) words.push_back(std::move(word));
   }
   return words;
 }

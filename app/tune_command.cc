@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -7,6 +9,9 @@
 #include "app/commands.h"
 #include "app/tactic_sources.h"
 #include "app/tune_exchange.h"
+#include "app/tune_flags.h"
+#include "app/tune_run.h"
+#include "tune/tactic_use.h"
 
 namespace vernier {
 namespace {
@@ -143,30 +148,74 @@ void print_taken(const StoredTactic& stored) {
              facts_text(tactic.libraries));
 }
 
+/// "960x576 q4_1, 576x576 q4_1"
+std::string shapes_text(const std::vector<Problem>& problems) {
+  std::vector<std::string> shapes;
+  for (const Problem& problem : problems) {
+    const std::string text = short_problem_text(problem);
+    std::string shape = text.substr(0, text.rfind(','));
+    if (std::ranges::find(shapes, shape) == shapes.end()) shapes.push_back(std::move(shape));
+  }
+  return fmt::format("{}", fmt::join(shapes, ", "));
+}
+
+struct WhyProblem {
+  Problem problem;
+  std::vector<const StoredTactic*> records;
+};
+
+/// Those that the words find: of the model that the first of them names, else of all records.
+Result<std::vector<WhyProblem>> find_why(const TuneView& view, std::vector<std::string> typed) {
+  std::vector<WhyProblem> found;
+  std::vector<Problem> of_model;
+  const Result<std::string> model = find_model(typed.front());
+  if (model.ok()) {
+    TRY_BIND(of_model, problems_of_model(typed.front()));
+    typed.erase(typed.begin());
+  }
+  const std::vector<std::string> words = cut_words(typed);
+  for (const Problem& problem : of_model) {
+    if (matches_problem(problem, words)) found.push_back({problem, {}});
+  }
+  for (const StoredTactic& stored : view.all.records) {
+    if (!stored.unreadable.empty()) continue;
+    const std::string text = problem_text(stored);
+    auto at = std::ranges::find_if(found, [&](const WhyProblem& one) { return one.problem.to_string() == text; });
+    if (at == found.end()) {
+      if (model.ok() || !matches(stored, words)) continue;
+      at = found.insert(found.end(), {stored.tactic.problem, {}});
+    }
+    at->records.push_back(&stored);
+  }
+  if (!found.empty()) return found;
+  if (model.ok()) {
+    return not_found("no product of the model is '{}'; there are {}", fmt::join(words, " "), shapes_text(of_model));
+  }
+  return not_found("no tactic in {} is for '{}'; vernier tune list shows what there is", view.places.user.string(),
+                   fmt::join(words, " "));
+}
+
 Status run_tune_why(const TuneListFlags& flags) {
   TuneView view;
   TRY_STATUS(look_at(flags.store, view));
-  const std::vector<std::string> words = cut_words(flags.words);
-  std::map<std::string, std::vector<const StoredTactic*>> problems;
-  for (const StoredTactic& stored : view.all.records) {
-    if (stored.unreadable.empty() && matches(stored, words)) problems[problem_text(stored)].push_back(&stored);
-  }
-  if (problems.empty()) {
-    return not_found("no tactic in {} is for '{}'; vernier tune list shows what there is", view.places.user.string(),
-                     fmt::join(words, " "));
-  }
+  TRY_BIND(const std::vector<WhyProblem> problems, find_why(view, flags.words));
   nlohmann::json all = nlohmann::json::array();
   for (const auto& [problem, records] : problems) {
-    const auto taken = view.taken.find(tactic_key(records.front()->tactic.problem));
     if (global_options().json) {
       nlohmann::json list = nlohmann::json::array();
       for (const StoredTactic* stored : records) list.push_back(tactic_json(*stored, view.state(*stored)));
-      all.push_back({{"problem", problem}, {"records", std::move(list)}});
+      all.push_back({{"problem", without_controls(problem.to_string())}, {"records", std::move(list)}});
       continue;
     }
-    fmt::print("{}\n", problem);
-    if (taken == view.taken.end()) fmt::print("  taken: none; no record of it fits this device and build\n");
-    if (taken != view.taken.end()) print_taken(*taken->second);
+    fmt::print("{}\n", without_controls(problem.to_string()));
+    const auto taken = view.taken.find(tactic_key(problem));
+    if (records.empty()) {
+      fmt::print("  taken: the fixed choice; it was never measured here\n");
+    } else if (taken == view.taken.end()) {
+      fmt::print("  taken: none; no record of it fits this device and build\n");
+    } else {
+      print_taken(*taken->second);
+    }
     for (const StoredTactic* stored : records) {
       const std::string state = view.state(*stored);
       if (state == "used") continue;
@@ -178,14 +227,23 @@ Status run_tune_why(const TuneListFlags& flags) {
   return {};
 }
 
+/// What stands before a form is of `tune MODEL`, and changes nothing about the form.
+void refuse_before_form(const CLI::App& command, const CLI::App& form) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() == 0) continue;
+    throw CLI::ValidationError(option->get_name(),
+                               "is of tune MODEL; what it may have meant goes after " + form.get_name());
+  }
+}
+
 }  // namespace
 
 void add_tune_command(CLI::App& app) {
+  auto run = std::make_shared<TuneRunFlags>();
   CLI::App* command = app.add_subcommand(
-      "tune",
-      "Measured choices of kernels: list, compare, merge and prune them. Records come by import and merge: "
-      "nothing measures yet, and no backend reads them");
-  command->require_subcommand(1);
+      "tune", "Measure which kernels serve a model best, or list, compare, merge and prune what was measured");
+  run->add_to(*command);
+  command->require_subcommand(0, 1);
   auto list = std::make_shared<TuneListFlags>();
   CLI::App* list_form = command->add_subcommand("list", "What is known, and what of it this machine would use");
   list->store.add_to(*list_form);
@@ -197,9 +255,20 @@ void add_tune_command(CLI::App& app) {
   CLI::App* why_form =
       command->add_subcommand("why", "Why a problem's kernel was chosen, and why records are not used");
   why->store.add_to(*why_form);
-  why_form->add_option("PROBLEM", why->words, "'linear[2048x576] q4_1', or a problem as list shows it")->required();
+  why_form
+      ->add_option("PROBLEM", why->words,
+                   "'linear[3072x576] q4_1', or a problem as list shows it; a MODEL before it: of that model's")
+      ->required();
   set_work(*why_form, [why] { return run_tune_why(*why); });
   add_tune_exchange(*command);
+  std::vector<std::string> names;
+  for (CLI::App* form : command->get_subcommands({})) {
+    names.push_back(form->get_name());
+    form->preparse_callback([command, form](size_t) { refuse_before_form(*command, *form); });
+  }
+  set_work(*command, [run, command, names]() -> Status {
+    return command->get_subcommands().empty() ? run_tune_model(*run, names) : Status();
+  });
 }
 
 }  // namespace vernier

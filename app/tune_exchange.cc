@@ -9,6 +9,7 @@
 #include <optional>
 #include <ostream>
 #include <set>
+#include <utility>
 
 #include "app/commands.h"
 #include "app/number_flags.h"
@@ -84,6 +85,13 @@ Status run_tune_diff(const TuneDiffFlags& flags) {
   if (name.empty()) {
     TRY_BIND(const TunePlaces places, tune_places(flags.store));
     name = places.user.string();
+    std::error_code ignored;
+    if (!std::filesystem::exists(name, ignored)) {
+      return not_found(
+          "this machine's store {} is not there: nothing was measured or imported yet; name two stores, or "
+          "fill it with vernier tune MODEL",
+          name);
+    }
   }
   TRY_BIND(const StoredTactics b, read_tactic_source(name));
   const TuneDifferences found = compare(a, b);
@@ -121,16 +129,21 @@ Status add_sources(const TuneMergeFlags& flags) {
     TRY_BIND(StoredTactics source, read_tactic_source(path));
     sources.push_back(std::move(source));
   }
-  int64_t added = 0, already = 0;
+  int64_t added = 0, already = 0, records = 0;
+  for (const StoredTactics& source : sources) records += static_cast<int64_t>(source.records.size());
+  // Each is on the disk before the next: thousands take a while.
+  std::optional<Progress> bar(std::in_place, "adding tactics", records, ProgressUnit::kCount);
   std::vector<TacticFolder::Damage> damaged;
   for (const StoredTactics& source : sources) {
     for (const StoredTactic& stored : source.records) {
+      bar->set(added + already);
       const bool is_new = known.insert(stored.entry.id).second;
       if (is_new) TRY_STATUS(folder.add(stored.entry.bytes));
       ++(is_new ? added : already);
     }
     damaged.insert(damaged.end(), source.damaged.begin(), source.damaged.end());
   }
+  bar.reset();
   if (global_options().json) {
     nlohmann::json names = nlohmann::json::array();
     for (const TacticFolder::Damage& damage : damaged) names.push_back({{"path", damage.name}, {"what", damage.what}});

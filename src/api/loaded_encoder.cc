@@ -14,6 +14,8 @@ Result<std::unique_ptr<LoadedEncoder>> LoadedEncoder::load(const std::string& pa
   TRY_BIND(EncoderSpec spec, read_encoder(config));
   TRY_BIND(model->tokenizer_, load_tokenizer(model->checkpoint_->tokenizer()));
   TRY_BIND(model->backend_, make_backend(options.backend));
+  model->tactics_ = options.tactics;
+  TRY_STATUS(model->backend_->use_tactics(options.tactics, options.tactic_use));
   CheckpointBinder binder(*model->checkpoint_, *model->backend_, options.on_progress);
   TRY_STATUS(quantise_while_binding(*model->checkpoint_, options, binder));
   TRY_BIND(model->encoder_, Encoder::bind(std::move(spec), binder));

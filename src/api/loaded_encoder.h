@@ -19,6 +19,7 @@ class LoadedEncoder {
   const Encoder& encoder() const { return *encoder_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   Backend& backend() const { return *backend_; }
+  TacticStore* tactics() const { return tactics_.get(); }  ///< null: none
   const LoadReport& report() const { return report_; }
 
   /// The longest text in tokens: what the makers say, else what there are positions for.
@@ -30,6 +31,7 @@ class LoadedEncoder {
   LoadedEncoder() = default;
 
   std::unique_ptr<Checkpoint> checkpoint_;
+  std::shared_ptr<TacticStore> tactics_;
   std::unique_ptr<Backend> backend_;
   std::optional<Encoder> encoder_;  // after the backend, whose memory its weights are
   std::optional<Tokenizer> tokenizer_;

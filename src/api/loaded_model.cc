@@ -35,6 +35,8 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& path, 
     }
   });
   TRY_BIND(model->backend_, make_backend(options.backend));
+  model->tactics_ = options.tactics;
+  TRY_STATUS(model->backend_->use_tactics(options.tactics, options.tactic_use));
   CheckpointBinder binder(*model->checkpoint_, *model->backend_, options.on_progress);
   TRY_STATUS(quantise_while_binding(*model->checkpoint_, options, binder));
   TRY_BIND(model->decoder_, Decoder::bind(std::move(spec), binder));

@@ -14,6 +14,7 @@
 #include "models/decoder.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
+#include "tune/tactic_store.h"
 
 namespace vernier {
 
@@ -21,6 +22,8 @@ struct LoadOptions {
   BackendOptions backend;
   std::function<void(const BindProgress&)> on_progress;  ///< after each weight; may be empty
   std::optional<QuantiseRequest> quantise;               ///< weights are quantised while they are bound
+  std::shared_ptr<TacticStore> tactics = nullptr;        ///< that the backend chooses by; null: none
+  TacticUse tactic_use = {};
 };
 
 /// Has the binder quantise what it binds, where the options say so.
@@ -37,6 +40,7 @@ class LoadedModel {
   const Checkpoint& checkpoint() const { return *checkpoint_; }
   const Decoder& decoder() const { return *decoder_; }
   Backend& backend() const { return *backend_; }
+  TacticStore* tactics() const { return tactics_.get(); }  ///< null: none
   const LoadReport& report() const { return report_; }
 
   Result<const Tokenizer*> tokenizer() const;
@@ -62,6 +66,7 @@ class LoadedModel {
   LoadedModel() = default;
 
   std::unique_ptr<Checkpoint> checkpoint_;
+  std::shared_ptr<TacticStore> tactics_;
   std::unique_ptr<Backend> backend_;
   std::optional<Decoder> decoder_;  // after the backend, whose memory its weights are
   LoadReport report_;

@@ -12,8 +12,13 @@
 #include "tensor/qtensor.h"
 #include "tune/choice.h"
 #include "tune/machine_limits.h"
+#include "tune/measure.h"
+#include "tune/tactic_use.h"
+#include "tune/untuned.h"
 
 namespace vernier {
+
+class TacticStore;
 
 /// How much of a number is kept between ops.
 enum class Numerics : uint8_t {
@@ -53,6 +58,13 @@ struct KvLayout {
   int32_t block_tokens = 0;
 };
 
+/// A tactic as it was measured, beside what would have run without it.
+struct MeasuredTactic {
+  Tactic tactic;
+  double fixed_ns = 0;  ///< of the fixed choice; 0: it was refused
+  bool fixed_is_chosen = false;
+};
+
 /// A device: packs weights, owns cache bytes, makes Ops, and says which kernel serves what and why. One thread at a
 /// time.
 class Backend {
@@ -73,6 +85,18 @@ class Backend {
   /// codec of its rows.
   virtual std::vector<Choice> explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const = 0;
   virtual Choice explain_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) const = 0;
+
+  /// Kernels are chosen by these tactics from now on. Refuses a pin that what it finds cannot have. A backend that has
+  /// no tactics takes none.
+  virtual Status use_tactics(std::shared_ptr<TacticStore> store, TacticUse use);
+  /// The store has learnt more. While no step runs, like the one before.
+  virtual Status refresh_tactics() { return {}; }
+  /// Measures the candidates of one problem of explain_linear. What the scope of a tactic says, and when it was
+  /// measured, is the caller's to fill in. Refused by a backend that measures none.
+  virtual Result<MeasuredTactic> measure_linear(const PackedMatrix& matrix, const Problem& problem, int64_t batch_rows,
+                                                const MeasureRules& rules);
+  /// Of all that was packed, how often it ran without a tactic. Any thread.
+  virtual std::vector<UntunedLaunches> untuned() const { return {}; }
 
   /// The device's ceilings, measured over `buffer_bytes` of memory. Refused by a backend that is not there to be fast.
   virtual Result<MachineLimits> measure_limits(int64_t buffer_bytes);

@@ -1,5 +1,7 @@
 #include "tune/choice.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/check.h"
@@ -47,6 +49,13 @@ std::string Problem::to_string() const {
     text += fact.name + "=" + fact.value;
   }
   return text + ")";
+}
+
+std::string facts_text(const Facts& facts) {
+  std::string text;
+  for (const Problem::Fact& fact : facts)
+    text += fmt::format("{}{}={}", text.empty() ? "" : ", ", fact.name, fact.value);
+  return text.empty() ? "none" : text;
 }
 
 const Candidate& Choice::chosen() const {

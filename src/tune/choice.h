@@ -45,10 +45,15 @@ struct Problem {
   std::string to_string() const;  ///< "linear(codec=q4_1, rows=576, cols=576, batch=1)"
 };
 
+/// Named values in a fixed order.
+using Facts = std::vector<Problem::Fact>;
+std::string facts_text(const Facts& facts);  ///< "isa=avx2, threads=2"; "none" of none
+
 /// Who could compute it, and the verdict.
 struct Candidate {
   std::string kernel;  ///< stable name: "gemv_u4_avx2"
   Reason reason;
+  Facts parameters = {};  ///< of the one that runs: how its work is cut
 };
 
 /// A problem, every candidate with its reason, and the one taken: exactly one has kChosen.

@@ -15,8 +15,14 @@ namespace vernier {
 namespace {
 
 constexpr std::string_view kUnreadable = "no record: ";
+/// Calendars of machines that share a store differ by less.
+constexpr int64_t kMostAheadMs = 24LL * 3600 * 1000;
 
 }  // namespace
+
+bool is_dated_ahead(const Tactic& tactic) {
+  return tactic.measured_at_ms > calendar_ns() / 1'000'000 + kMostAheadMs;
+}
 
 StoredTactics read_contents(TacticFolder::Contents contents) {
   StoredTactics all;
@@ -24,7 +30,8 @@ StoredTactics read_contents(TacticFolder::Contents contents) {
   for (TacticFolder::Entry& entry : contents.entries) {
     Result<Tactic> tactic = read_tactic(entry.bytes);
     if (tactic.ok()) {
-      all.records.push_back({std::move(entry), std::move(tactic).value(), ""});
+      const bool ahead = is_dated_ahead(*tactic);
+      all.records.push_back({std::move(entry), std::move(tactic).value(), "", 0, ahead});
     } else if (tactic.error().code == ErrorCode::kUnsupported) {
       all.records.push_back({std::move(entry), {}, tactic.error().message});
     } else {
@@ -50,6 +57,7 @@ std::string misfit(const StoredTactic& stored, const TacticScope& scope) {
 
 bool supersedes(const StoredTactic& a, const StoredTactic& b) {
   if (a.layer != b.layer) return a.layer < b.layer;
+  if (a.ahead != b.ahead) return b.ahead;
   return std::tie(a.tactic.measured_at_ms, a.entry.id) > std::tie(b.tactic.measured_at_ms, b.entry.id);
 }
 

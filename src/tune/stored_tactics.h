@@ -19,12 +19,16 @@ struct StoredTactic {
   Tactic tactic;
   std::string unreadable;  ///< "format 2; this version reads 1": whole, of a later version, and `tactic` is empty
   size_t layer = 0;        ///< 0: the user's folder; the others lie beneath it
+  bool ahead = false;      ///< dated more than a day after now: no one knows when it was measured
 };
 
 struct StoredTactics {
   std::vector<StoredTactic> records;  ///< by id
   std::vector<TacticFolder::Damage> damaged;
 };
+
+/// By more than calendars of machines that share a store differ.
+bool is_dated_ahead(const Tactic& tactic);
 
 StoredTactics read_contents(TacticFolder::Contents contents);
 /// Reads a folder and changes nothing.
@@ -35,7 +39,7 @@ bool set_aside(const TacticFolder& folder, const TacticFolder::Damage& damage);
 /// Why the record is not used here; empty: it is, unless another of its problem supersedes it.
 std::string misfit(const StoredTactic& stored, const TacticScope& scope);
 /// Whether `a` is taken rather than `b`, of one problem and both fit: of the upper layer, or of one layer the later
-/// one, so that measuring anew has a use.
+/// one, so that measuring anew has a use. One that is dated ahead of this machine's calendar comes after all others.
 bool supersedes(const StoredTactic& a, const StoredTactic& b);
 /// Of each problem the record that is taken.
 std::map<TacticKey, const StoredTactic*> taken_tactics(std::span<const StoredTactic> all, const TacticScope& scope);

@@ -39,11 +39,8 @@ std::string differing(const Facts& of, const Facts& beside) {
 
 }  // namespace
 
-std::string facts_text(const Facts& facts) {
-  std::string text;
-  for (const Problem::Fact& fact : facts)
-    text += fmt::format("{}{}={}", text.empty() ? "" : ", ", fact.name, fact.value);
-  return text.empty() ? "none" : text;
+std::string NamedKernel::to_string() const {
+  return parameters.empty() ? kernel : fmt::format("{} ({})", kernel, facts_text(parameters));
 }
 
 std::string problem_hash(const Problem& problem) {

@@ -11,10 +11,6 @@
 
 namespace vernier {
 
-/// Named values in a fixed order.
-using Facts = std::vector<Problem::Fact>;
-std::string facts_text(const Facts& facts);  ///< "isa=avx2, threads=2"; "none" of none
-
 /// The first bits of a problem's content hash: what a look-up compares.
 struct TacticKey {
   uint64_t high = 0;
@@ -30,6 +26,8 @@ struct NamedKernel {
   std::string kernel;       ///< "int8_tile_avx2"
   std::string kernel_hash;  ///< of its sources and flags
   Facts parameters;
+
+  std::string to_string() const;  ///< "int8_tile_avx2 (rows_at_once=4)"
 };
 
 struct TacticTime {

@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
 
 #include "base/json_nesting.h"
 
@@ -116,7 +118,18 @@ Result<json> parse_record(std::string_view bytes) {
     nesting.push(c);
     if (nesting.depth() > kMostNesting) return corrupt("nested more than {} deep", kMostNesting);
   }
-  json record = json::parse(bytes, nullptr, false);
+  std::vector<std::set<std::string>> names;  // of each open object
+  std::string twice;
+  const auto watch = [&](int, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::object_start) names.emplace_back();
+    if (event == json::parse_event_t::object_end) names.pop_back();
+    if (event == json::parse_event_t::key && !names.back().insert(parsed.get<std::string>()).second) {
+      twice = parsed.get<std::string>();
+    }
+    return true;
+  };
+  json record = json::parse(bytes, watch, false);
+  if (!twice.empty()) return corrupt("'{}' is there twice", twice);
   if (record.is_discarded()) return corrupt("no JSON");
   if (!record.is_object()) return corrupt("a {}; expected an object", record.type_name());
   return record;

@@ -101,6 +101,7 @@ Result<std::string> TacticStore::commit(Tactic tactic) {
   }
   StoredTactic stored;
   stored.entry = {id, std::move(bytes), calendar_ns()};
+  stored.ahead = is_dated_ahead(tactic);
   stored.tactic = std::move(tactic);
   hold(std::move(stored));
   return id;

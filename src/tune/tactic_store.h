@@ -30,6 +30,8 @@ class TacticStore {
   TacticStore(const TacticStore&) = delete;
   TacticStore& operator=(const TacticStore&) = delete;
 
+  const TacticScope& scope() const { return scope_; }
+
   /// Of an op as it is prepared: its key for every later `find`. What is known of the problem counts as used.
   TacticKey prepare(const Problem& problem);
   const Tactic* find(TacticKey key) const noexcept { return table_.find(key); }

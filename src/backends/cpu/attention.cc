@@ -336,6 +336,10 @@ void Attention::run_tile(const Call& call, const Tile& tile, int thread) {
   kernels_.prefill(task);
 }
 
+bool is_attend_kernel(std::string_view name) {
+  return name == "attend_tiles" || name == "attend_group";
+}
+
 Choice explain_attention(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows, Isa isa) {
   Choice choice;
   choice.problem = attend_problem(spec, cache, batch_rows);

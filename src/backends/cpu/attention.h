@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "backends/cpu/aligned_buffer.h"
@@ -115,6 +116,9 @@ class Attention {
   FloatBuffer queries_;
   std::vector<FloatBuffer> scratch_;  // of each thread
 };
+
+/// Whether a kernel of attention is called so, without its instruction set: "attend_tiles".
+bool is_attend_kernel(std::string_view name);
 
 /// Which kernel serves rows of one sequence that come `batch_rows` at a time, and why not another.
 Choice explain_attention(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows, Isa isa);

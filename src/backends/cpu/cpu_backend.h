@@ -5,6 +5,7 @@
 
 #include "backends/cpu/cpu_isa.h"
 #include "backends/cpu/packed_bytes.h"
+#include "backends/cpu/prepared_linear.h"
 #include "base/thread_pool.h"
 #include "ops/backend.h"
 
@@ -31,17 +32,24 @@ class CpuBackend final : public Backend {
   std::vector<Choice> explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const override;
   Choice explain_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) const override;
   Result<MachineLimits> measure_limits(int64_t buffer_bytes) override;
+  Status use_tactics(std::shared_ptr<TacticStore> store, TacticUse use) override;
+  Status refresh_tactics() override { return tactics_.refresh(); }
+  Result<MeasuredTactic> measure_linear(const PackedMatrix& matrix, const Problem& problem, int64_t batch_rows,
+                                        const MeasureRules& rules) override;
+  std::vector<UntunedLaunches> untuned() const override { return tactics_.untuned(); }
 
   ThreadPool& pool() { return pool_; }
   Isa isa() const { return isa_; }
 
  private:
-  CpuBackend(int threads, Isa isa, Numerics numerics) : pool_(threads), isa_(isa), numerics_(numerics) {}
+  CpuBackend(int threads, Isa isa, Numerics numerics)
+      : pool_(threads), isa_(isa), numerics_(numerics), tactics_(threads) {}
 
   ThreadPool pool_;
   Isa isa_;
   Numerics numerics_;
   PackArena arena_;
+  LinearTactics tactics_;
 };
 
 }  // namespace vernier

@@ -6,6 +6,7 @@
 
 #include "backends/cpu/pack_fp8.h"
 #include "backends/cpu/pack_panel.h"
+#include "backends/cpu/prepared_linear.h"
 
 namespace vernier {
 namespace {
@@ -127,7 +128,8 @@ CpuMatrix::CpuMatrix(int64_t rows, int64_t cols, std::vector<MatrixSegment> segm
       numerics_(numerics) {}
 
 Result<std::shared_ptr<const CpuMatrix>> pack_matrix(std::span<const QTensor> parts, PackUse, Isa isa,
-                                                     Numerics numerics, ThreadPool& pool, PackArena* arena) {
+                                                     Numerics numerics, ThreadPool& pool, PackArena* arena,
+                                                     LinearTactics* tactics) {
   CHECK(!parts.empty(), "a matrix of no parts");
   const int64_t cols = parts.front().cols();
   const int lanes = linear_kernels(isa).rows;
@@ -181,8 +183,10 @@ Result<std::shared_ptr<const CpuMatrix>> pack_matrix(std::span<const QTensor> pa
     if (damaged) TRY_STATUS(parts[i].check_finite(0, segment.rows));
     to += segment.panels * segment.layout.panel_bytes;
   }
-  return std::shared_ptr<const CpuMatrix>(
-      std::make_shared<CpuMatrix>(rows, cols, std::move(segments), std::move(bytes), std::move(info), isa, numerics));
+  const auto matrix =
+      std::make_shared<CpuMatrix>(rows, cols, std::move(segments), std::move(bytes), std::move(info), isa, numerics);
+  if (tactics != nullptr) TRY_STATUS(tactics->prepare(*matrix));
+  return std::shared_ptr<const CpuMatrix>(matrix);
 }
 
 void decode_packed_row(const CpuMatrix& matrix, int64_t row, float* out) {

@@ -4,20 +4,13 @@
 #include <cstring>
 
 #include "backends/cpu/linear_tile.h"
+#include "backends/cpu/prepared_linear.h"
 #include "base/check.h"
 #include "tensor/checked.h"
 
 namespace vernier {
 namespace {
 
-/// Bytes of packed weights in one chunk of a stream: enough that claiming it costs little, few enough that the last
-/// chunk of a product keeps no thread waiting for long. A thread's chunks lie one behind the other, so it meets no cold
-/// lines.
-constexpr int64_t kLeastStreamBytes = 8 << 10;
-constexpr int64_t kMostStreamBytes = 16 << 10;
-constexpr int64_t kStreamChunksOfThread = 8;
-constexpr int64_t kMostStreamPanels = 64;
-constexpr int64_t kDenseStreamPanels = 4;
 /// Products of a step whose weights are fetched ahead.
 constexpr size_t kMostProducts = 4096;
 /// Columns past a row, so that rows of a power of two do not share cache sets.
@@ -115,20 +108,20 @@ void stream_chunk(const LinearProduct& product, const SegmentWork& work, int64_t
                   LinearScratch::ThreadPart& part) {
   const MatrixSegment& segment = *work.segment;
   const int64_t lanes = segment.layout.rows;
-  const int64_t first = chunk * work.panels_each;
-  const int64_t panels = std::min(work.panels_each, segment.panels - first);
+  const int64_t first = chunk * work.plan.chunk_panels;
+  const int64_t panels = std::min(work.plan.chunk_panels, segment.panels - first);
   const int64_t width = panels * lanes;
   const uint8_t* data = segment.data + first * segment.layout.panel_bytes;
-  float* tile = part.out.reserve(work.panels_each * lanes * product.kernels.stream_tokens);
+  float* tile = part.out.reserve(work.plan.chunk_panels * lanes * work.plan.rows_at_once);
   for (int64_t t = 0; t < product.input.rows;) {
     const int64_t left = product.input.rows - t;
-    int tokens = product.kernels.stream_tokens;
+    auto tokens = static_cast<int>(work.plan.rows_at_once);
     while (tokens > left) tokens /= 2;
-    if (work.kernel == LinearKernel::kIntStream) {
+    if (work.plan.kernel == LinearKernel::kIntStream) {
       product.kernels.stream({data, &segment.layout, panels, int_rows(product, segment, t), tokens, tile, width});
     } else {
       const auto run =
-          work.kernel == LinearKernel::kFp8Stream ? product.kernels.fp8_stream : product.kernels.dense_stream;
+          work.plan.kernel == LinearKernel::kFp8Stream ? product.kernels.fp8_stream : product.kernels.dense_stream;
       run({data, &segment.layout, panels, product.x + t * product.x_stride, product.x_stride, tokens, tile, width});
     }
     finish_tile(product, segment, first * lanes, width, t, tokens, tile, width);
@@ -137,22 +130,9 @@ void stream_chunk(const LinearProduct& product, const SegmentWork& work, int64_t
 }
 
 SegmentWork plan_segment(int threads, const CpuMatrix& matrix, const MatrixSegment& segment, int64_t rows) {
-  SegmentWork work{&segment, choose_linear(matrix, segment, rows, nullptr), 0, 1, 0};
-  if (is_stream(work.kernel)) {
-    const int64_t share = segment.panels * segment.layout.panel_bytes / (threads * kStreamChunksOfThread);
-    const int64_t bytes = std::clamp(share, kLeastStreamBytes, kMostStreamBytes);
-    work.panels_each = std::clamp<int64_t>(bytes / segment.layout.panel_bytes, 1, kMostStreamPanels);
-    // Of floats several panels run side by side, if threads enough find work.
-    if (work.kernel != LinearKernel::kIntStream && segment.panels >= threads * kDenseStreamPanels) {
-      work.panels_each = ceil_div(work.panels_each, kDenseStreamPanels) * kDenseStreamPanels;
-    }
-  } else {
-    work.panels_each = matrix.kernels().tile_panels;
-    // Few rows: more panels a chunk, so that a chunk stays worth claiming.
-    while (work.panels_each < 8 && work.panels_each * rows * matrix.cols() < 65536) work.panels_each *= 2;
-    work.row_chunks = ceil_div(rows, kTileRows);
-  }
-  work.chunks = ceil_div(segment.panels, work.panels_each) * work.row_chunks;
+  SegmentWork work{&segment, plan_linear(matrix, segment, rows, threads), 1, 0};
+  if (!is_stream(work.plan.kernel)) work.row_chunks = ceil_div(rows, work.plan.rows_at_once);
+  work.chunks = ceil_div(segment.panels, work.plan.chunk_panels) * work.row_chunks;
   return work;
 }
 
@@ -161,6 +141,8 @@ int64_t plan(int threads, const CpuMatrix& matrix, int64_t rows, std::vector<Seg
   work.clear();
   int64_t chunks = 0;
   for (const MatrixSegment& segment : matrix.segments()) {
+    const auto same = [&](const SegmentWork& before) { return before.segment->prepared == segment.prepared; };
+    if (segment.prepared != nullptr && std::ranges::none_of(work, same)) segment.prepared->count(rows);
     work.push_back(plan_segment(threads, matrix, segment, rows));
     chunks += work.back().chunks;
   }
@@ -173,7 +155,8 @@ void run_chunk(const LinearProduct& product, int64_t chunk, LinearScratch::Threa
       chunk -= work.chunks;
       continue;
     }
-    return is_stream(work.kernel) ? stream_chunk(product, work, chunk, part) : tile_chunk(product, work, chunk, part);
+    return is_stream(work.plan.kernel) ? stream_chunk(product, work, chunk, part)
+                                       : tile_chunk(product, work, chunk, part);
   }
 }
 
@@ -184,8 +167,8 @@ const uint8_t* stream_start(std::span<const SegmentWork> all, int64_t chunk) {
       chunk -= work.chunks;
       continue;
     }
-    if (!is_stream(work.kernel)) return nullptr;
-    return work.segment->data + chunk * work.panels_each * work.segment->layout.panel_bytes;
+    if (!is_stream(work.plan.kernel)) return nullptr;
+    return work.segment->data + chunk * work.plan.chunk_panels * work.segment->layout.panel_bytes;
   }
   return nullptr;
 }
@@ -219,7 +202,7 @@ void grow_threads(LinearScratch& scratch, const CpuMatrix& matrix) {
   for (const MatrixSegment& segment : matrix.segments()) padded_cols = std::max(padded_cols, segment.layout.cols);
   for (LinearScratch::ThreadPart& part : scratch.threads) {
     reserve_tiles(kernels, part);
-    part.out.reserve(std::max(width * kTileRows, kMostStreamPanels * lanes * kernels.stream_tokens));
+    part.out.reserve(std::max(width * kMostTileRows, kMostChunkPanels * lanes * kernels.stream_tokens));
     part.row.reserve(padded_cols);
   }
 }
@@ -239,6 +222,10 @@ void linear(ThreadPool& pool, LinearScratch& scratch, const CpuMatrix& matrix, c
   stage_rows(product);
   const int64_t chunks = plan(pool.threads(), matrix, input.rows, scratch.work);
   if (input.read_ahead) announce(pool, scratch, chunks);
+  if (std::ranges::all_of(scratch.work, [](const SegmentWork& work) { return work.plan.alone; })) {
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) run_chunk(product, chunk, scratch.threads.front());
+    return;
+  }
   pool.parallel_for(static_cast<int>(chunks), [&](int chunk, int thread) {
     run_chunk(product, chunk, scratch.threads[static_cast<size_t>(thread)]);
   });

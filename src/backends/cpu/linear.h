@@ -6,7 +6,7 @@
 
 #include "backends/cpu/aligned_buffer.h"
 #include "backends/cpu/cpu_matrix.h"
-#include "backends/cpu/linear_kernel_choice.h"
+#include "backends/cpu/linear_plan.h"
 #include "base/thread_pool.h"
 
 namespace vernier {
@@ -50,8 +50,7 @@ class LinearScratch {
   /// What a product does with one segment.
   struct SegmentWork {
     const MatrixSegment* segment;
-    LinearKernel kernel;
-    int64_t panels_each;  // of a chunk
+    LinearPlan plan;
     int64_t row_chunks;
     int64_t chunks;
   };

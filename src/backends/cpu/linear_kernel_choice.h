@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -31,16 +33,35 @@ constexpr bool is_stream(LinearKernel kernel) {
          kernel == LinearKernel::kFp8Stream;
 }
 
-/// Steps of more rows than this reuse unpacked panels: up to here unpacking anew for every four rows costs less.
+/// Where nothing is measured, steps of more rows than this reuse unpacked panels: up to here unpacking anew for every
+/// four rows costs less.
 inline constexpr int64_t kStreamRows = 8;
+/// Far more, and a stream is never faster.
+inline constexpr int64_t kMostStreamRows = 64;
 
 /// Whether one of them is called so, without its instruction set: "int8_tile".
 bool is_linear_kernel(std::string_view name);
 
+std::span<const LinearKernel> all_linear_kernels();  ///< fastest first
+/// "int8_tile_avx2": tiles of AMX have a name of their own.
+std::string linear_kernel_name(LinearKernel kernel, const LinearKernels& kernels, PanelFormat format);
+
+/// The segments that share a problem: of one codec, kept alike. They may lie apart: q and k of a fused weight beside a
+/// v of another. Given by the first of each kind.
+std::vector<const MatrixSegment*> linear_kinds(const CpuMatrix& matrix);
+bool is_of_kind(const MatrixSegment& segment, const MatrixSegment& kind);
+/// What is computed for a kind's rows in steps of so many: all that tactics depend on. Steps of a bucket are one
+/// problem.
+Problem linear_problem(const CpuMatrix& matrix, const MatrixSegment& kind, int64_t batch_rows);
+
+/// Whether a kernel can serve this, and why not: what choosing, packing and tuning ask.
+Reason linear_verdict(LinearKernel kernel, const CpuMatrix& matrix, const MatrixSegment& segment, int64_t batch_rows);
+/// The kernel where nothing is measured.
+LinearKernel fixed_linear_kernel(const CpuMatrix& matrix, const MatrixSegment& segment, int64_t batch_rows);
 /// The kernel that `linear` runs and the verdict on each other one; `choice` may be null.
 LinearKernel choose_linear(const CpuMatrix& matrix, const MatrixSegment& segment, int64_t batch_rows, Choice* choice);
 
-/// Which kernel serves steps of `batch_rows` rows, and why not another: one for each codec of the matrix.
+/// Which kernel serves steps of `batch_rows` rows, and why not another: one for each kind of the matrix's segments.
 std::vector<Choice> explain_linear(const CpuMatrix& matrix, int64_t batch_rows);
 
 }  // namespace vernier

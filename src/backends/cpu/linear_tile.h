@@ -6,9 +6,6 @@
 
 namespace vernier {
 
-/// Rows of activations that a chunk of a tiled product multiplies: unpacking is paid once for them.
-inline constexpr int64_t kTileRows = 128;
-
 /// One call of `linear`: what all its chunks share.
 struct LinearProduct {
   ThreadPool& pool;

@@ -14,6 +14,7 @@ enum class PageUse : uint8_t { kFilledAtOnce, kFilledSlowly };
 /// Anonymous memory, zeroed, aligned to a page: a mapping of its own, or a part of one that lives as long as any part.
 class PackedBytes {
  public:
+  PackedBytes() = default;  ///< none
   static Result<PackedBytes> make(int64_t bytes, PageUse use);
 
   uint8_t* data() const { return data_.get(); }

@@ -58,6 +58,9 @@ class TuneProgram : public ::testing::Test {
     return TacticFolder(folder).add(write_tactic(tactic)).value();
   }
   std::string store() const { return home_.path("tactics"); }
+  std::string logits_of(const std::string& model) const {
+    return "logits " + model + " --ids '[[1,2,3,4,5,6,7],[8]]' --out " + home_.path("logits");
+  }
 
   TacticScope scope_;
   std::string isa_, kernel_;
@@ -184,6 +187,8 @@ TEST_F(TuneProgram, ExplainTellsWhatIsKnownOfAModelsProblems) {
   ASSERT_NE(product, lines.end());
   EXPECT_TRUE((*product)["tactic"].is_null());
   Tactic tactic = here(1, 7);
+  const std::string kernel = (*product)["kernel"];
+  tactic.chosen = {kernel, scope_.kernel_hash(kernel), {{"rows_at_once", "2"}, {"chunk_panels", "3"}}};
   tactic.problem = {"linear", {}};
   for (const char* fact : {"codec", "rows", "cols", "batch", "numerics"}) {
     tactic.problem.facts.push_back({fact, (*product)["facts"][fact]});
@@ -194,8 +199,118 @@ TEST_F(TuneProgram, ExplainTellsWhatIsKnownOfAModelsProblems) {
   const Outcome outcome = run("explain --tactics " + model);
   EXPECT_THAT(outcome.output,
               AllOf(HasSubstr("tactics: known for 1 of "), HasSubstr("\nuntuned: "),
-                    HasSubstr("    tactic: " + kernel_ + " (rows_at_once=4), 1.2 us +- 17 ns over 15")));
+                    HasSubstr(": " + kernel + " (chunk_panels=3, rows_at_once=2"),
+                    HasSubstr("    tactic: " + kernel + " (rows_at_once=2, chunk_panels=3), 1.2 us +- 17 ns over 15")));
   EXPECT_EQ(run("explain --tactics --device-features sm90 " + model).exit_code, 2);
+}
+
+// API-11, C09
+/// A model's products are measured once, each tactic is a record, and what is known is not measured again.
+TEST_F(TuneProgram, AModelIsTunedAndTheNextRunKnowsIt) {
+  const std::string model = testing::tiny_model("llama");
+  const nlohmann::json first = json("tune " + model + " --budget 30s");
+  ASSERT_FALSE(first["problems"].empty());
+  std::map<std::string, int> batches;
+  for (const nlohmann::json& one : first["problems"]) {
+    EXPECT_EQ(one["state"], "measured") << one;
+    EXPECT_GT(one["median_ns"], 0);
+    EXPECT_GT(one["fixed_ns"], 0);
+    EXPECT_GE(one["repeats"], 3);
+    const std::string problem = one["problem"];
+    for (const char* batch : {"batch=1,", "batch=512,"}) batches[batch] += problem.find(batch) != std::string::npos;
+  }
+  EXPECT_GT(batches["batch=1,"], 0) << "decoding";
+  EXPECT_GT(batches["batch=512,"], 0) << "a prompt";
+  EXPECT_EQ(TacticFolder(store()).read()->entries.size(), first["problems"].size());
+  const nlohmann::json records = json("tune list")["records"];
+  for (const nlohmann::json& record : records) {
+    EXPECT_EQ(record["state"], "used");
+    EXPECT_FALSE(record["version"].get<std::string>().empty());
+    EXPECT_FALSE(record["clock"].get<std::string>().empty());
+  }
+
+  for (const nlohmann::json& one : json("tune " + model)["problems"]) EXPECT_EQ(one["state"], "known");
+  EXPECT_EQ(json("tune list")["records"].size(), records.size());
+  const Outcome again = run("tune " + model + " --tune full --tune-skip linear");
+  EXPECT_THAT(again.output, AllOf(HasSubstr("skipped as asked: linear "), HasSubstr(" 0 measured among 0 candidates")));
+  const Outcome none = run("tune " + model + " --tune full --budget 0");
+  EXPECT_THAT(none.output,
+              AllOf(HasSubstr("not covered, as time was up: linear "), HasSubstr("not measured: attention")));
+  // What runs now takes them: no product of a step is untuned.
+  const Outcome strict = run(logits_of(model) + " --on-untuned error");
+  EXPECT_EQ(strict.exit_code, 0) << strict.output;
+}
+
+/// The same bytes of answers with tactics and without.
+TEST_F(TuneProgram, AnswersAreTheSameWithTactics) {
+  const std::string model = testing::tiny_model("llama");
+  const Outcome before = run(logits_of(model) + " --generate 8");
+  ASSERT_EQ(before.exit_code, 0) << before.output;
+  const std::string numbers = testing::bytes_of(home_.path("logits"));
+  ASSERT_EQ(run("tune " + model + " --budget 30s").exit_code, 0);
+  ASSERT_EQ(run(logits_of(model) + " --generate 8 --on-untuned error").exit_code, 0);
+  EXPECT_EQ(testing::bytes_of(home_.path("logits")), numbers);
+}
+
+TEST_F(TuneProgram, ATuneAtTheStartMeasuresWhatIsMissing) {
+  const std::string ask = logits_of(testing::tiny_model("llama"));
+  const Outcome refused = run(ask + " --on-untuned error");
+  EXPECT_EQ(refused.exit_code, 5);
+  EXPECT_THAT(refused.output, AllOf(HasSubstr("--on-untuned=error, and "), HasSubstr(" have no tactic here: linear ")));
+  EXPECT_FALSE(std::filesystem::exists(store()));
+  const std::string elsewhere = home_.path("elsewhere");
+  EXPECT_EQ(run(ask + " --tune missing --tune-budget 30s --on-untuned error --tune-store " + elsewhere).exit_code, 0);
+  EXPECT_EQ(run(ask + " --on-untuned error --tune-store " + elsewhere + ":ro").exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(store()));
+}
+
+TEST_F(TuneProgram, APinIsAChoiceOfOnesOwn) {
+  const std::string model = testing::tiny_model("llama");
+  const std::string fixed = json("explain " + model)[1]["kernel"];
+  const std::string stream = "float_tile_" + isa_;
+  const Outcome wrong = run("explain " + model + " --tune-pin 'linear => nothing'");
+  EXPECT_NE(wrong.exit_code, 0);
+  EXPECT_THAT(wrong.output, HasSubstr("pin 'linear => nothing' for linear("));
+  EXPECT_EQ(run("explain " + model + " --tune-pin linear").exit_code, 2);
+  const nlohmann::json pinned = json("--threads 2 explain --numerics exact " + model +
+                                     " --tune-pin 'linear batch=1 => " + stream + " chunk_panels=2'");
+  int taken = 0;
+  for (const nlohmann::json& line : pinned)
+    taken += line["kernel"] == stream && line["parameters"]["chunk_panels"] == "2";
+  EXPECT_GT(taken, 0) << fixed;
+}
+
+TEST_F(TuneProgram, WordsThatAreNoModelNameTheFormThatWasMeant) {
+  const Outcome wrong = run("tune lst");
+  EXPECT_EQ(wrong.exit_code, 3);
+  EXPECT_THAT(wrong.output, HasSubstr("did you mean vernier tune list?"));
+  const Outcome nothing = run("tune");
+  EXPECT_EQ(nothing.exit_code, 2);
+  EXPECT_THAT(nothing.output, HasSubstr("expected MODEL, whose products are measured, or one of list, why"));
+  EXPECT_EQ(run("tune --numerics exact list").exit_code, 2);
+  for (const char* budget : {"-1s", "soon", "1h", ""}) {
+    EXPECT_EQ(run("tune " + testing::tiny_model("llama") + " --budget '" + budget + "'").exit_code, 2) << budget;
+  }
+  EXPECT_THAT(run("tune " + testing::tiny_model("llama") + " --tune-skip hed").output,
+              HasSubstr("'hed' is no op to skip"));
+}
+
+TEST_F(TuneProgram, WhyOfAModelTellsItsShapes) {
+  const std::string model = testing::tiny_model("llama");
+  const Outcome known = run("tune why " + model + " linear batch=1");
+  EXPECT_EQ(known.exit_code, 0) << known.output;
+  EXPECT_THAT(known.output, HasSubstr("taken: the fixed choice; it was never measured here"));
+  const Outcome unknown = run("tune why " + model + " 'linear[3x5] q4_1'");
+  EXPECT_EQ(unknown.exit_code, 3);
+  EXPECT_THAT(unknown.output, HasSubstr("no product of the model is 'linear 3x5 q4_1'; there are linear "));
+}
+
+TEST_F(TuneProgram, AMissingStoreIsNamed) {
+  const std::string other = home_.path("other");
+  add(other, here(1, 1));
+  const Outcome outcome = run("tune diff " + other);
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_THAT(outcome.output, HasSubstr("this machine's store " + store() + " is not there"));
 }
 
 TEST_F(TuneProgram, PruneRemovesByRulesAlone) {

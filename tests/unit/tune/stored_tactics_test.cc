@@ -74,6 +74,20 @@ TEST(ChoosePrunable, OfTooManyTheOldestUnusedGoFirst) {
   EXPECT_THAT(gone(all, rules), UnorderedElementsAre(3, 4));
 }
 
+// A clock that was wrong once must not decide for ever: whatever is measured now is taken.
+TEST(Supersedes, WhatIsDatedAheadComesAfterAllOthers) {
+  const int64_t now_ms = calendar_ns() / 1'000'000, day_ms = 24LL * 3600 * 1000;
+  TacticFolder::Contents contents;
+  for (int64_t at_ms : {now_ms, now_ms + day_ms / 2, now_ms + 400 * day_ms}) {
+    contents.entries.push_back(stored(made_problem(1), at_ms, 0).entry);
+  }
+  const StoredTactics all = read_contents(std::move(contents));
+  ASSERT_EQ(all.records.size(), 3u);
+  EXPECT_TRUE(supersedes(all.records[1], all.records[0]));
+  EXPECT_TRUE(supersedes(all.records[0], all.records[2]));
+  EXPECT_FALSE(supersedes(all.records[2], all.records[0]));
+}
+
 // Of equal times the id decides, the same in every process.
 TEST(Supersedes, IsATotalOrder) {
   const StoredTactic a = stored(made_problem(1), 1, 0), b = stored(made_problem(2), 1, 0);

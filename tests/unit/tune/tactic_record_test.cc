@@ -89,6 +89,8 @@ TEST(TacticRecord, WhatIsNoRecordIsRefusedByField) {
   EXPECT_EQ(refusal(replaced(bytes, "[\"threads\",\"2\"]", "[\"threads\",2]")),
             "'device' holds [\"threads\",2]; expected [name, value]");
   EXPECT_EQ(refusal(replaced(bytes, "\"kernel\":\"tile_a\"", "\"kernel\":\"\"")), "a kernel has no name");
+  EXPECT_EQ(refusal(replaced(bytes, "\"tie\":true", "\"tie\":false,\"tie\":true")), "'tie' is there twice");
+  EXPECT_EQ(refusal(replaced(bytes, "\"repeats\":15", "\"repeats\":1,\"repeats\":15")), "'repeats' is there twice");
 }
 
 // A number of another problem's record must not serve this one.

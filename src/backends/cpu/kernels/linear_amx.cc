@@ -275,6 +275,7 @@ const LinearKernels& linear_kernels() {
   static const LinearKernels kernels = [] {
     LinearKernels all = avx512::linear_kernels();
     all.tile_name = "amx";
+    all.narrower = &avx512::linear_kernels();
     all.int_tile = int_tile;
     all.bf16_tile = bf16_tile;
     return all;

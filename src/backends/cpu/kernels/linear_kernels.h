@@ -135,6 +135,8 @@ struct LinearKernels {
   int stream_tokens;  ///< most rows of one stream job: a power of two
   const char* name;
   const char* tile_name;  ///< of bf16_tile, and of int_tile where a scale has 32 columns
+  /// Kernels of the instruction set below over the same panels, adding in the same order: of tiles, vectors. Or null.
+  const LinearKernels* narrower;
   void (*stream)(const StreamJob&);
   void (*unpack)(const UnpackJob&);
   void (*int_tile)(const IntTileJob&);

@@ -1,0 +1,182 @@
+#include "app/tune_run.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/tune_model.h"
+#include "app/command_line.h"
+#include "app/commands.h"
+#include "app/tune_flags.h"
+
+namespace vernier {
+namespace {
+
+using State = TunedProblem::State;
+
+constexpr const char* kTuneModelBudget = "60s";
+
+struct NamedState {
+  State state;
+  std::string_view name;
+};
+constexpr NamedState kStates[] = {{State::kMeasured, "measured"},
+                                  {State::kKnown, "known"},
+                                  {State::kNotCovered, "not-covered"},
+                                  {State::kSkipped, "skipped"},
+                                  {State::kFailed, "failed"}};
+
+std::string_view state_text(State state) {
+  return std::ranges::find(kStates, state, &NamedState::state)->name;
+}
+
+/// How many times as fast as the fixed choice.
+double gain_of(const TunedProblem& one) {
+  return one.fixed_ns > 0 && one.tactic.time.median_ns > 0 ? one.fixed_ns / one.tactic.time.median_ns : 1;
+}
+
+nlohmann::json tuned_json(const TunedProblem& one) {
+  nlohmann::json told = {{"problem", one.problem.to_string()}, {"ops", one.ops}, {"state", state_text(one.state)}};
+  if (one.state == State::kFailed) told["why"] = one.why;
+  if (one.state != State::kMeasured) return told;
+  told["kernel"] = one.tactic.chosen.kernel;
+  for (const Problem::Fact& fact : one.tactic.chosen.parameters) told["parameters"][fact.name] = fact.value;
+  told["median_ns"] = one.tactic.time.median_ns;
+  told["spread_ns"] = one.tactic.time.spread_ns;
+  told["repeats"] = one.tactic.time.repeats;
+  told["fixed_ns"] = one.fixed_ns;
+  told["fixed"] = one.fixed;
+  told["tie"] = one.tactic.tie;
+  told["candidates"] = one.tactic.others.size() + 1;
+  return told;
+}
+
+void print_measured(const TuneReport& report) {
+  fmt::print("{:<38} {:<22} {:>10} {:>10} {:>9} {:>8}  choice\n", "problem", "ops", "fixed", "tuned", "spread", "gain");
+  for (const TunedProblem& one : report.problems) {
+    if (one.state != State::kMeasured) continue;
+    fmt::print("{:<38} {:<22} {:>10} {:>10} {:>9} {:>+6.1f} %  {}{} of {}\n", short_problem_text(one.problem),
+               fmt::format("{}", fmt::join(one.ops, ", ")), time_text(one.fixed_ns),
+               time_text(one.tactic.time.median_ns), time_text(one.tactic.time.spread_ns), 100 * (gain_of(one) - 1),
+               one.fixed ? "the fixed one" : kernel_text(one.tactic.chosen), one.tactic.tie ? ", a tie" : "",
+               one.tactic.others.size() + 1);
+  }
+}
+
+/// What there is nothing in the table of.
+void print_rest(const TuneReport& report) {
+  for (const auto& [state, why] :
+       {std::pair(State::kNotCovered, "not covered, as time was up"), std::pair(State::kSkipped, "skipped as asked"),
+        std::pair(State::kFailed, "failed")}) {
+    for (const TunedProblem& one : report.problems) {
+      if (one.state != state) continue;
+      fmt::print("{}: {} ({}){}{}\n", why, short_problem_text(one.problem), fmt::join(one.ops, ", "),
+                 one.why.empty() ? "" : ": ", one.why);
+    }
+  }
+}
+
+void print_summary(const TuneReport& report, const std::string& store) {
+  int64_t ties = 0, fixed = 0, candidates = 0;
+  for (const TunedProblem& one : report.problems) {
+    if (one.state != State::kMeasured) continue;
+    ties += one.tactic.tie ? 1 : 0;
+    fixed += one.fixed ? 1 : 0;
+    candidates += static_cast<int64_t>(one.tactic.others.size()) + 1;
+  }
+  fmt::print(
+      "{} problems: {} measured among {} candidates ({} ties, {} keep their fixed choice), {} known before, {} not "
+      "covered, {} skipped, {} failed\n",
+      report.problems.size(), report.count(State::kMeasured), candidates, ties, fixed, report.count(State::kKnown),
+      report.count(State::kNotCovered), report.count(State::kSkipped), report.count(State::kFailed));
+  fmt::print("{:+.1f} % in the geometric mean; {} in all; kept in {}\n", 100 * (report.mean_gain() - 1),
+             format_duration(report.elapsed_ns), store);
+  fmt::print("not measured: attention and what is done row by row, which have no candidates to choose among\n");
+}
+
+Status tell_tuned(const TuneReport& report, const TuneRunFlags& flags) {
+  TRY_BIND(const TunePlaces places, tune_places(flags.model.tune.store));
+  if (global_options().json) {
+    nlohmann::json problems = nlohmann::json::array();
+    for (const TunedProblem& one : report.problems) problems.push_back(tuned_json(one));
+    fmt::print("{}\n", nlohmann::json{{"store", places.user.string()},
+                                      {"elapsed_ns", report.elapsed_ns},
+                                      {"mean_gain", report.mean_gain()},
+                                      {"problems", std::move(problems)}}
+                           .dump(2));
+    return {};
+  }
+  if (report.count(State::kMeasured) > 0) print_measured(report);
+  print_rest(report);
+  print_summary(report, places.user.string());
+  return {};
+}
+
+template <class Model>
+Status tune_loaded(const TuneRunFlags& flags, const Model& model, std::vector<DecoderPart> parts) {
+  if (model.tactics() == nullptr) {
+    return unsupported("the {} backend measures no tactics; cpu does", model.backend().name());
+  }
+  TRY_BIND(TuneRequest request, flags.model.tune.request());
+  TRY_BIND(const TuneReport report, tune_with_progress(model.backend(), parts, *model.tactics(), std::move(request)));
+  return tell_tuned(report, flags);
+}
+
+/// What the words typed may have meant.
+Error no_such_model(const Error& error, const std::string& typed, const std::vector<std::string>& forms) {
+  Error told = error;
+  if (const auto close = nearest(typed, forms))
+    told.message += fmt::format("; or did you mean vernier tune {}?", *close);
+  return told;
+}
+
+}  // namespace
+
+void TuneRunFlags::add_to(CLI::App& command) {
+  model.add_to(command);
+  model.tune.tune = "missing";
+  model.tune.budget = kTuneModelBudget;
+  model.tune.add_to(command);
+  command.get_option("MODEL")->required(false);  // a form takes its place
+  command.add_option("--budget", model.tune.budget, "The same as --tune-budget");
+}
+
+Status run_tune_model(const TuneRunFlags& flags, const std::vector<std::string>& forms) {
+  if (flags.model.model.empty()) {
+    return invalid_argument("expected MODEL, whose products are measured, or one of {}", fmt::join(forms, ", "));
+  }
+  if (const Result<std::string> found = find_model(flags.model.model); !found.ok()) {
+    return no_such_model(found.error(), flags.model.model, forms);
+  }
+  TRY_STATUS(flags.model.tune.request());
+  ModelFlags loading = flags.model;
+  loading.tune.tune = "off";
+  TRY_BIND(const bool encoder, names_encoder(loading));
+  if (encoder) {
+    TRY_BIND(std::unique_ptr<LoadedEncoder> model, load_encoder_for(loading));
+    return tune_loaded(flags, *model, model->encoder().parts());
+  }
+  TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(loading));
+  return tune_loaded(flags, *model, model->decoder().parts());
+}
+
+Result<std::vector<Problem>> problems_of_model(const std::string& model) {
+  ModelFlags flags;
+  flags.model = model;
+  std::vector<TunedProblem> told;
+  TRY_BIND(const bool encoder, names_encoder(flags));
+  if (encoder) {
+    TRY_BIND(std::unique_ptr<LoadedEncoder> loaded, load_encoder_for(flags));
+    told = list_problems(loaded->backend(), loaded->encoder().parts());
+  } else {
+    TRY_BIND(std::unique_ptr<LoadedModel> loaded, load_for(flags));
+    told = list_problems(loaded->backend(), loaded->decoder().parts());
+  }
+  std::vector<Problem> problems;
+  for (TunedProblem& one : told) problems.push_back(std::move(one.problem));
+  return problems;
+}
+
+}  // namespace vernier
