@@ -32,7 +32,7 @@ Result<std::unique_ptr<CudaExperts::Table>> CudaExperts::make_table(
         return group.first_output == part.first_output && group.kind == part.view.kind && group.fast == part.fast;
       });
       if (it == table->groups.end()) {
-        table->groups.push_back({part.first_output, 0, part.view.kind, part.fast, {}, {}});
+        table->groups.push_back({part.first_output, 0, part.view.kind, part.fast, 0, {}, {}});
         views.emplace_back(matrices.size());
         it = table->groups.end() - 1;
       }
@@ -42,6 +42,7 @@ Result<std::unique_ptr<CudaExperts::Table>> CudaExperts::make_table(
   }
   for (size_t i = 0; i < table->groups.size(); ++i) {
     Group& group = table->groups[i];
+    group.whole = std::ranges::count(views[i], group.most_outputs, &cuda::QView::rows);
     std::vector<const float*> numbers;
     for (size_t expert = 0; expert < matrices.size(); ++expert) {
       const float* bias = CudaVector::numbers(biases[expert].get(), matrices[expert]->rows());
@@ -105,7 +106,8 @@ void CudaExperts::choose(const ExpertsLayer& layer, cuda::ConstRows x, int64_t r
   choices_.first = first_.reserve<int32_t>(device_, queue_, spec.experts + 1, "choices");
   choices_.place_of = place_of_.reserve<int32_t>(device_, queue_, choices, "choices");
   choices_.row_at = row_at_.reserve<int32_t>(device_, queue_, choices, "choices");
-  auto* next = next_.reserve<int32_t>(device_, queue_, spec.experts, "choices");
+  choices_.most_active = static_cast<int32_t>(std::min<int64_t>(choices, spec.weighted()));
+  choices_.active = active_.reserve<cuda::ActiveExpert>(device_, queue_, choices_.most_active, "choices");
   if (queue_.failed()) return;
   products_.multiply(*layer.router.matrix, CudaVector::numbers(layer.router.bias.get(), spec.experts), x, rows,
                      {logits, spec.experts});
@@ -123,8 +125,17 @@ void CudaExperts::choose(const ExpertsLayer& layer, cuda::ConstRows x, int64_t r
   route.expert_of = choices_.expert_of;
   route.weight_of = choices_.weight_of;
   queue_.launch("choice of experts", cuda::route, route);
-  const cuda::PlacesCall places{choices_.expert_of, choices, spec.chosen,       spec.experts,
-                                choices_.first,     next,    choices_.place_of, choices_.row_at};
+  cuda::PlacesCall places;
+  places.expert_of = choices_.expert_of;
+  places.choices = choices;
+  places.chosen = spec.chosen;
+  places.experts = spec.experts;
+  places.first = choices_.first;
+  places.place_of = choices_.place_of;
+  places.row_at = choices_.row_at;
+  places.active = choices_.active;
+  places.most_active = choices_.most_active;
+  places.weighted = spec.weighted();
   queue_.launch("places of experts", cuda::find_places, places);
 }
 
@@ -141,15 +152,8 @@ void CudaExperts::run(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows
   choose(layer, x, rows);
   const Table* gate_up = table(layer.gate_up);
   const Table* down = table(layer.down);
-  const cuda::Rows both = {gate_up_.reserve<float>(device_, queue_, choices * 2 * spec.width, "gate and up"),
-                           2 * spec.width};
-  const cuda::Rows gated = {gated_.reserve<float>(device_, queue_, choices * spec.width, "gated rows"), spec.width};
   const cuda::Rows answers = {answers_.reserve<float>(device_, queue_, choices * hidden, "experts' answers"), hidden};
   if (queue_.failed()) return;
-  multiply(*gate_up, choices_.row_at, x, choices, both);
-  const int32_t* made = choices_.first + spec.weighted();  // experts without weights have the last places
-  queue_.launch("gate", cuda::gate, both, gate_rule(spec.gate), choices, spec.width, made, gated);
-  multiply(*down, nullptr, gated, choices, answers);
   cuda::CombineCall combine;
   combine.answers = answers;
   combine.x = x;
@@ -161,7 +165,75 @@ void CudaExperts::run(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows
   combine.chosen = spec.chosen;
   combine.weighted = spec.weighted();
   combine.out = out;
+  if (in_two_launches(*gate_up, *down, spec, hidden, choices) && aligned(x)) {
+    return run_few(*gate_up, *down, spec, answers, combine);
+  }
+  const cuda::Rows both = {gate_up_.reserve<float>(device_, queue_, choices * 2 * spec.width, "gate and up"),
+                           2 * spec.width};
+  const cuda::Rows gated = {gated_.reserve<float>(device_, queue_, choices * spec.width, "gated rows"), spec.width};
+  if (queue_.failed()) return;
+  multiply(*gate_up, choices_.row_at, x, choices, both);
+  const int32_t* made = choices_.first + spec.weighted();  // experts without weights have the last places
+  queue_.launch("gate", cuda::gate, both, gate_rule(spec.gate), choices, spec.width, made, gated);
+  multiply(*down, nullptr, gated, choices, answers);
   queue_.launch("sum of experts", cuda::combine, combine);
+}
+
+/// Gate and up are one part of each expert's matrix or two, and down is one, all with the same kind of fast codes.
+bool CudaExperts::in_two_launches(const Table& gate_up, const Table& down, const ExpertsSpec& spec, int64_t hidden,
+                                  int64_t choices) const {
+  const auto even = [&](const Table& table, size_t most_groups) {
+    return table.groups.size() <= most_groups && std::ranges::all_of(table.groups, [&](const Group& group) {
+             return group.fast != cuda::FastCodes::kNone && group.fast == table.groups.front().fast &&
+                    group.whole == static_cast<int64_t>(table.matrices.size());
+           });
+  };
+  const auto& groups = gate_up.groups;
+  if (!even(gate_up, 2) || !even(down, 1)) return false;
+  if (groups.size() == 2 && (groups[0].most_outputs != spec.width || groups[1].first_output != spec.width))
+    return false;
+  return judge_fast_experts(spec, hidden, choices, fast_device(device_.facts())).code == ReasonCode::kChosen;
+}
+
+void CudaExperts::run_few(const Table& gate_up, const Table& down, const ExpertsSpec& spec, cuda::Rows answers,
+                          const cuda::CombineCall& combine) {
+  constexpr int kBlocksEach = 4;  // of a processor
+  const Group &gates = gate_up.groups.front(), &ups = gate_up.groups.back();
+  cuda::FastExpertsCall call;
+  call.weights[0] = gates.views.as<const cuda::QView>();
+  call.weights[1] = ups.views.as<const cuda::QView>();
+  call.biases[0] = gates.biases.as<const float* const>();
+  call.biases[1] = ups.biases.as<const float* const>();
+  call.first_row[1] = spec.width - ups.first_output;
+  call.codes = gates.fast;
+  call.outputs = spec.width;
+  call.cols = combine.cols;
+  call.active = choices_.active;
+  call.most_active = choices_.most_active;
+  call.rows = combine.rows;
+  call.source_rows = choices_.row_at;
+  call.x = combine.x;
+  call.gate = gate_rule(spec.gate);
+  call.out = {gated_.reserve<float>(device_, queue_, combine.rows * spec.chosen * spec.width, "gated rows"),
+              spec.width};
+  call.filled = kBlocksEach * device_.facts().multiprocessors;
+  auto* arrived =
+      arrived_.reserve_zeros<uint32_t>(device_, queue_, combine.cols / cuda::kStripOutputs, "experts' counters");
+  if (queue_.failed()) return;
+  queue_.launch("experts' gates", cuda::fast_gated_experts, call);
+  cuda::FastExpertsCall back;
+  back.weights[0] = down.groups.front().views.as<const cuda::QView>();
+  back.biases[0] = down.groups.front().biases.as<const float* const>();
+  back.codes = down.groups.front().fast;
+  back.outputs = combine.cols;
+  back.cols = spec.width;
+  back.active = call.active;
+  back.most_active = call.most_active;
+  back.rows = call.rows;
+  back.x = call.out;
+  back.out = answers;
+  back.filled = call.filled;
+  queue_.launch("experts' answers", cuda::fast_answering_experts, back, combine, arrived);
 }
 
 }  // namespace vernier

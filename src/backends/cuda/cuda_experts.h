@@ -28,6 +28,7 @@ class CudaExperts {
     int64_t most_outputs = 0;
     cuda::Codes kind = cuda::Codes::kF32;
     cuda::FastCodes fast = cuda::FastCodes::kNone;
+    int64_t whole = 0;    // experts of which it has most_outputs
     DeviceBuffer views;   // [experts]
     DeviceBuffer biases;  // [experts]
   };
@@ -44,14 +45,20 @@ class CudaExperts {
                                             std::vector<std::shared_ptr<const PackedVector>> biases);
   void multiply(const Table& table, const int32_t* source_rows, cuda::ConstRows x, int64_t places, cuda::Rows out);
   void choose(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows);
+  bool in_two_launches(const Table& gate_up, const Table& down, const ExpertsSpec& spec, int64_t hidden,
+                       int64_t choices) const;
+  void run_few(const Table& gate_up, const Table& down, const ExpertsSpec& spec, cuda::Rows answers,
+               const cuda::CombineCall& combine);
 
   /// A step's choices on the device.
   struct Choices {
-    int32_t* expert_of = nullptr;  // [rows, chosen]
-    float* weight_of = nullptr;    // [rows, chosen]
-    int32_t* first = nullptr;      // [experts + 1]
-    int32_t* place_of = nullptr;   // [rows, chosen]
-    int32_t* row_at = nullptr;     // [places]
+    int32_t* expert_of = nullptr;          // [rows, chosen]
+    float* weight_of = nullptr;            // [rows, chosen]
+    int32_t* first = nullptr;              // [experts + 1]
+    int32_t* place_of = nullptr;           // [rows, chosen]
+    int32_t* row_at = nullptr;             // [places]
+    cuda::ActiveExpert* active = nullptr;  // [most_active]
+    int32_t most_active = 0;
   };
 
   CudaDevice& device_;
@@ -59,8 +66,8 @@ class CudaExperts {
   CudaProducts& products_;
   std::vector<std::unique_ptr<Table>> tables_;
   Choices choices_;
-  DeviceScratch logits_, expert_of_, weight_of_, first_, next_, place_of_, row_at_;
-  DeviceScratch gate_up_, gated_, answers_;
+  DeviceScratch logits_, expert_of_, weight_of_, first_, place_of_, row_at_, active_;
+  DeviceScratch gate_up_, gated_, answers_, arrived_;
 };
 
 }  // namespace vernier

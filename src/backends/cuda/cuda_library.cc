@@ -14,30 +14,30 @@ namespace vernier {
 namespace {
 
 // Of cuBLAS's interface in C, which has been the same since its version 11.
-using Handle = void*;
-using Create = int (*)(Handle*);
-using Destroy = int (*)(Handle);
-using SetStream = int (*)(Handle, cuda::Stream);
-using Multiply = int (*)(Handle, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
-                         const void*, void*, int, int, int, int);
-constexpr int kPlain = 0, kBF16 = 14, kFloatSums = 68, kOwnChoice = -1;
+using CublasHandle = void*;
+using CreateCublas = int (*)(CublasHandle*);
+using DestroyCublas = int (*)(CublasHandle);
+using SetCublasStream = int (*)(CublasHandle, cuda::Stream);
+using MultiplyCublas = int (*)(CublasHandle, int, int, int, int, int, const void*, const void*, int, int, const void*,
+                               int, int, const void*, void*, int, int, int, int);
+constexpr int kAsItIs = 0, kCublasBF16 = 14, kFloatSums = 68, kOwnChoice = -1;
 
-constexpr int kSize = 8192, kProducts = 8, kRuns = 4;
+constexpr int kMatrixSize = 8192, kProductsOfRun = 8, kProductRuns = 4;
 
 /// The library while it is used.
-class Library {
+class Cublas {
  public:
-  static Result<Library> open() {
+  static Result<Cublas> open() {
     for (const char* name : {"libcublas.so.13", "libcublas.so.12", "/usr/local/cuda/lib64/libcublas.so"}) {
-      if (void* at = ::dlopen(name, RTLD_NOW | RTLD_LOCAL); at != nullptr) return Library(at);
+      if (void* at = ::dlopen(name, RTLD_NOW | RTLD_LOCAL); at != nullptr) return Cublas(at);
     }
     return unsupported("cuBLAS (libcublas.so.13 or .12) is not on this machine's library path");
   }
-  ~Library() {
+  ~Cublas() {
     if (at_ != nullptr) ::dlclose(at_);
   }
-  Library(Library&& other) noexcept : at_(std::exchange(other.at_, nullptr)) {}
-  Library& operator=(Library&&) = delete;
+  Cublas(Cublas&& other) noexcept : at_(std::exchange(other.at_, nullptr)) {}
+  Cublas& operator=(Cublas&&) = delete;
 
   template <class Function>
   Result<Function> find(const char* name) const {
@@ -47,7 +47,7 @@ class Library {
   }
 
  private:
-  explicit Library(void* at) : at_(at) {}
+  explicit Cublas(void* at) : at_(at) {}
   void* at_;
 };
 
@@ -63,29 +63,30 @@ std::vector<uint16_t> random_bf16(size_t count) {
 }  // namespace
 
 Result<double> measure_cublas(CudaDevice& device) {
-  TRY_BIND(const Library library, Library::open());
-  TRY_BIND(const auto create, library.find<Create>("cublasCreate_v2"));
-  TRY_BIND(const auto destroy, library.find<Destroy>("cublasDestroy_v2"));
-  TRY_BIND(const auto set_stream, library.find<SetStream>("cublasSetStream_v2"));
-  TRY_BIND(const auto multiply, library.find<Multiply>("cublasGemmEx"));
+  TRY_BIND(const Cublas library, Cublas::open());
+  TRY_BIND(const auto create, library.find<CreateCublas>("cublasCreate_v2"));
+  TRY_BIND(const auto destroy, library.find<DestroyCublas>("cublasDestroy_v2"));
+  TRY_BIND(const auto set_stream, library.find<SetCublasStream>("cublasSetStream_v2"));
+  TRY_BIND(const auto multiply, library.find<MultiplyCublas>("cublasGemmEx"));
   TRY_STATUS(device.use());
-  const std::vector<uint16_t> numbers = random_bf16(size_t{kSize} * kSize);
+  const std::vector<uint16_t> numbers = random_bf16(size_t{kMatrixSize} * kMatrixSize);
   TRY_BIND(const DeviceBuffer a, device.take_copy(std::as_bytes(std::span(numbers)), "a measurement"));
   TRY_BIND(const DeviceBuffer b, device.take_copy(std::as_bytes(std::span(numbers)), "a measurement"));
   TRY_BIND(const DeviceBuffer c, device.take(a.bytes(), "a measurement"));
-  Handle handle = nullptr;
+  CublasHandle handle = nullptr;
   if (create(&handle) != 0) return unsupported("cuBLAS does not start on this device");
   double best = 0;
   int code = set_stream(handle, device.stream());
-  for (int run = 0; run <= kRuns && code == 0; ++run) {
+  for (int run = 0; run <= kProductRuns && code == 0; ++run) {
     Stopwatch watch;
     const float one = 1, zero = 0;
-    for (int i = 0; i < kProducts && code == 0; ++i) {
-      code = multiply(handle, kPlain, kPlain, kSize, kSize, kSize, &one, a.data(), kBF16, kSize, b.data(), kBF16, kSize,
-                      &zero, c.data(), kBF16, kSize, kFloatSums, kOwnChoice);
+    for (int i = 0; i < kProductsOfRun && code == 0; ++i) {
+      code = multiply(handle, kAsItIs, kAsItIs, kMatrixSize, kMatrixSize, kMatrixSize, &one, a.data(), kCublasBF16,
+                      kMatrixSize, b.data(), kCublasBF16, kMatrixSize, &zero, c.data(), kCublasBF16, kMatrixSize,
+                      kFloatSums, kOwnChoice);
     }
     if (cuda::wait(device.stream()) != cuda::kLaunched) code = -1;
-    const double operations = 2.0 * kProducts * kSize * double{kSize} * kSize;
+    const double operations = 2.0 * kProductsOfRun * kMatrixSize * double{kMatrixSize} * kMatrixSize;
     if (run > 0) best = std::max(best, operations / watch.elapsed_seconds());
   }
   destroy(handle);

@@ -183,8 +183,7 @@ void CudaOps::finish_product(Id id, cuda::Rows out, bool add, std::optional<cuda
   with.gate = gate;
   Id source = node(id).source;
   const Node& normed = node(source);
-  if (normed.source != kNone && normed.matrix == nullptr && takes_neighbours(*node(id).matrix) &&
-      judge_fused_norm(normed.rows, normed.cols).code == ReasonCode::kChosen) {
+  if (normed.source != kNone && normed.matrix == nullptr && takes_norm(*node(id).matrix, normed.rows)) {
     with.norm = normed.norm;
     with.norm_eps = normed.norm_eps;
     source = normed.source;
@@ -233,8 +232,7 @@ Shard CudaOps::gate(const Shard& gate_up, const GateSpec& spec) {
   const Id both = gate_up.id(*this);
   const int64_t rows = gate_up.rows(), cols = gate_up.cols() / 2;
   const Node& product = node(both);
-  if (product.source != kNone && product.matrix != nullptr && rows <= cuda::kMostFusedRows &&
-      takes_neighbours(*product.matrix) && in_one_launch(*product.matrix)) {
+  if (product.source != kNone && product.matrix != nullptr && takes_gate(*product.matrix, rows)) {
     const Id id = make(rows, cols);
     finish_product(both, rows_of(id), false, gate_rule(spec));
     return handle<ActivationKind::kShard>(id);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backends/cuda/cuda_matrix.h"
+#include "backends/cuda/kernel_choice.h"
 #include "tune/device_features.h"
 
 namespace vernier {
@@ -12,26 +13,43 @@ namespace {
 
 constexpr int32_t kArrivals = 4096;  // more tiles than are shared out: twice as many as multiprocessors
 
-bool aligned(cuda::ConstRows x) {
-  return x.stride % 4 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
+/// Whether one launch of tensor cores has a place for a norm and, `gated`, for a gate.
+bool fused_fast(const PackedMatrix& matrix, int64_t rows, bool gated) {
+  const std::span<const CudaRows> parts = CudaMatrix::of(matrix).parts();
+  std::vector<int64_t> first_outputs;
+  for (const CudaRows& part : parts) {
+    if (part.fast != parts.front().fast) return false;
+    first_outputs.push_back(part.first_output);
+  }
+  return judge_fast_fused(rows, matrix.cols(), first_outputs, matrix.rows(), gated).code == ReasonCode::kChosen;
 }
 
 }  // namespace
+
+bool aligned(cuda::ConstRows x) {
+  return x.stride % 4 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
+}
 
 FastDevice fast_device(const cuda::DeviceFacts& facts) {
   const DeviceFeatures* known = find_device(fmt::format("sm{}{}", facts.major, facts.minor));
   return {facts.multiprocessors, known != nullptr && known->capabilities.has(ChipFeature::kWarpgroupMma)};
 }
 
-bool takes_neighbours(const PackedMatrix& matrix) {
-  return std::ranges::all_of(CudaMatrix::of(matrix).parts(),
-                             [](const CudaRows& part) { return part.fast == cuda::FastCodes::kNone; });
+bool takes_norm(const PackedMatrix& matrix, int64_t rows) {
+  const std::span<const CudaRows> parts = CudaMatrix::of(matrix).parts();
+  if (std::ranges::all_of(parts, [](const CudaRows& part) { return part.fast == cuda::FastCodes::kNone; })) {
+    return judge_fused_norm(rows, matrix.cols()).code == ReasonCode::kChosen;
+  }
+  return fused_fast(matrix, rows, false);
 }
 
-bool in_one_launch(const PackedMatrix& matrix) {
+bool takes_gate(const PackedMatrix& matrix, int64_t rows) {
   const std::span<const CudaRows> parts = CudaMatrix::of(matrix).parts();
-  return parts.size() <= static_cast<size_t>(cuda::kMostParts) &&
-         std::ranges::all_of(parts, [&](const CudaRows& part) { return part.view.kind == parts.front().view.kind; });
+  if (parts.front().fast != cuda::FastCodes::kNone) return fused_fast(matrix, rows, true);
+  return rows <= cuda::kMostFusedRows && parts.size() <= static_cast<size_t>(cuda::kMostParts) &&
+         std::ranges::all_of(parts, [&](const CudaRows& part) {
+           return part.fast == cuda::FastCodes::kNone && part.view.kind == parts.front().view.kind;
+         });
 }
 
 void CudaProducts::multiply(const PackedMatrix& matrix, const float* bias, cuda::ConstRows x, int64_t rows,
@@ -52,7 +70,7 @@ void CudaProducts::multiply(const PackedMatrix& matrix, const float* bias, cuda:
     call.bias = bias;
     call.add = add;
     if (codes != cuda::FastCodes::kNone) {
-      multiply_fast(call, codes);
+      multiply_fast(call, codes, with);
     } else if (rows <= cuda::kMostFusedRows) {
       const cuda::FusedProductCall fused{call, with.norm, with.norm_eps, with.gate.has_value(),
                                          with.gate.value_or(cuda::GateRule{})};
@@ -85,7 +103,13 @@ cuda::FastScratch CudaProducts::scratch_for(const cuda::FastPlan& plan) {
   return scratch;
 }
 
-void CudaProducts::multiply_fast(const cuda::ProductCall& call, cuda::FastCodes codes) {
+void CudaProducts::multiply_fast(const cuda::ProductCall& call, cuda::FastCodes codes, const ProductNeighbours& with) {
+  if (with.norm != nullptr || with.gate) {
+    CHECK(aligned(call.x), "rows of {} numbers that are normed or gated", call.x.stride);
+    const cuda::FusedProductCall fused{call, with.norm, with.norm_eps, with.gate.has_value(),
+                                       with.gate.value_or(cuda::GateRule{})};
+    return queue_.launch("fast product", cuda::fast_fused_product, fused, codes);
+  }
   FastProblem problem;
   for (int i = 0; i < call.part_count; ++i) {
     const int64_t outputs = call.parts[i].weight.rows;

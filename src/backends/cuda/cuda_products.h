@@ -8,19 +8,20 @@
 
 namespace vernier {
 
+/// Whether every row begins at a multiple of 16 bytes.
+bool aligned(cuda::ConstRows x);
 /// What a device is to a plan.
 FastDevice fast_device(const cuda::DeviceFacts& facts);
 
-/// What a float32 product of few rows takes with it: a norm of x before, a gate of its outputs after.
+/// What a product of few rows takes with it: a norm of x before, a gate of its outputs after.
 struct ProductNeighbours {
   const float* norm = nullptr;
   float norm_eps = 0;
   std::optional<cuda::GateRule> gate;
 };
-/// Whether a matrix's products do: those of tensor cores round what is normed, and find no gate beside its other side.
-bool takes_neighbours(const PackedMatrix& matrix);
-/// Whether a matrix's outputs are made by one launch, so that a gate finds its two sides together.
-bool in_one_launch(const PackedMatrix& matrix);
+/// Whether a product of so many rows takes a norm with it, or a gate: then all outputs are made by one launch.
+bool takes_norm(const PackedMatrix& matrix, int64_t rows);
+bool takes_gate(const PackedMatrix& matrix, int64_t rows);
 
 /// Products by matrices of this backend, each part by the path that packing chose for it. Owns their scratch. One
 /// thread.
@@ -35,7 +36,7 @@ class CudaProducts {
   void multiply_grouped(const cuda::GroupedProductCall& call, cuda::FastCodes codes, int64_t cols, int64_t places);
 
  private:
-  void multiply_fast(const cuda::ProductCall& call, cuda::FastCodes codes);
+  void multiply_fast(const cuda::ProductCall& call, cuda::FastCodes codes, const ProductNeighbours& with);
   cuda::FastScratch scratch_for(const cuda::FastPlan& plan);
 
   CudaDevice& device_;

@@ -14,7 +14,7 @@ using cuda::ScaleKind;
 constexpr int64_t kPieceBytes = 16;
 constexpr int64_t kSmallWeight = 8 << 20;  // numbers; below, a launch more costs more than reading rows anew
 constexpr int64_t kMostDirectRows = 4;
-constexpr int32_t kMostStripRows = 16;
+constexpr int64_t kMiddleWeight = 24 << 20;  // numbers; below, a block's shares of a tile cost more than they gain
 constexpr int32_t kSmallTileRows = 64;
 constexpr int64_t kFewPlaces = 8;  // a matrix
 
@@ -110,8 +110,11 @@ cuda::FastPlan plan_fast_product(const FastProblem& problem, const FastDevice& d
   if (problem.rows <= row_limit && problem.aligned) return plan;
   plan.arranged = true;
   plan.tiles = 2;
-  if (problem.rows <= kMostStripRows || !device.warpgroups) {
-    plan.tile_rows = kMostStripRows;
+  const bool middle = problem.output_strips * 16 * problem.cols <= kMiddleWeight;
+  if (problem.rows <= 16) {
+    plan.tile_rows = 16;
+  } else if (problem.rows <= cuda::kMostStripRows || !device.warpgroups || (middle && problem.rows <= kSmallTileRows)) {
+    plan.tile_rows = cuda::kMostStripRows;
   } else {
     // Large tiles where they keep every processor busy; else small ones, whose quarters are shared out.
     const int64_t large = rounded(problem.rows, cuda::kMostTileRows) / cuda::kMostTileRows * problem.output_tiles;
@@ -139,8 +142,40 @@ cuda::FastPlan plan_fast_grouped(int64_t places, int32_t matrices, int64_t cols,
   return plan;
 }
 
+Reason judge_fast_fused(int64_t rows, int64_t cols, std::span<const int64_t> first_outputs, int64_t outputs,
+                        bool gated) {
+  if (rows > cuda::kMostFusedRows || cuda::staged_row_bytes(rows, cols) > cuda::kMostStagedRowBytes) {
+    return {ReasonCode::kShape, fmt::format("{} rows of {} do not fit beside a product", rows, cols)};
+  }
+  if (first_outputs.size() > static_cast<size_t>(cuda::kMostParts)) {
+    return {ReasonCode::kShape,
+            fmt::format("{} parts; at most {} in a launch", first_outputs.size(), cuda::kMostParts)};
+  }
+  const auto whole = [&](int64_t first) { return (first - first_outputs.front()) % 16 == 0; };
+  if (gated && first_outputs.size() > 1 && (outputs / 2 % 16 != 0 || !std::ranges::all_of(first_outputs, whole))) {
+    return {ReasonCode::kShape, "a part begins within 16 outputs that are gated together"};
+  }
+  return {ReasonCode::kChosen, "in one launch"};
+}
+
+Reason judge_fast_experts(const ExpertsSpec& spec, int64_t hidden, int64_t places, const FastDevice& device) {
+  if (spec.identity > 0) return {ReasonCode::kShape, "some experts have no weights"};
+  if (spec.width % cuda::kStripOutputs != 0 || hidden % cuda::kStripOutputs != 0) {
+    return {ReasonCode::kShape,
+            fmt::format("{} and {} outputs; made for multiples of {}", spec.width, hidden, cuda::kStripOutputs)};
+  }
+  const int64_t rows = places / std::max(spec.chosen, 1);
+  if (cuda::staged_row_bytes(rows, std::max(hidden, spec.width)) > cuda::kMostStagedRowBytes) {
+    return {ReasonCode::kShape, fmt::format("{} rows of {} do not fit beside a product", rows, hidden)};
+  }
+  if (plan_fast_grouped(places, spec.experts, hidden, device).tile_rows > cuda::kMostFusedRows) {
+    return {ReasonCode::kSlower, "tiles are faster for so many rows"};
+  }
+  return {ReasonCode::kChosen, "few rows of each expert"};
+}
+
 const char* fast_kernel_name(const cuda::FastPlan& plan) {
-  return plan.tile_rows > kMostStripRows ? "fast_tiles_bf16" : "fast_rows_bf16";
+  return plan.tile_rows > cuda::kMostStripRows ? "fast_tiles_bf16" : "fast_rows_bf16";
 }
 
 }  // namespace vernier

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "backends/cuda/kernels/fast.h"
+#include "ops/experts_spec.h"
 #include "tune/choice.h"
 
 /// Whether fast numerics can multiply by a view, how, and by which kernel. Pure: packing, launch and `explain` ask the
@@ -33,6 +35,13 @@ struct FastDevice {
 cuda::FastPlan plan_fast_product(const FastProblem& problem, const FastDevice& device);
 /// `places` rows shared out among `matrices`.
 cuda::FastPlan plan_fast_grouped(int64_t places, int32_t matrices, int64_t cols, const FastDevice& device);
+/// Whether a product of up to kMostFusedRows rows takes a norm before it and, `gated`, a gate behind. `first_outputs`:
+/// where the parts of a matrix begin, which all have the same codes.
+Reason judge_fast_fused(int64_t rows, int64_t cols, std::span<const int64_t> first_outputs, int64_t outputs,
+                        bool gated);
+/// Whether a step's `places` are multiplied by the experts' matrices in two launches: gate and up to `width` with the
+/// gate, and down to `hidden` with the sum of the answers.
+Reason judge_fast_experts(const ExpertsSpec& spec, int64_t hidden, int64_t places, const FastDevice& device);
 /// "fast_rows_bf16" or "fast_tiles_bf16".
 const char* fast_kernel_name(const cuda::FastPlan& plan);
 

@@ -123,7 +123,7 @@ std::vector<Choice> explain_cuda_linear(const PackedMatrix& matrix, Numerics num
       problem.output_tiles += (other.view.rows + cuda::kTileOutputs - 1) / cuda::kTileOutputs;
       problem.output_strips += (other.view.rows + 15) / 16;
     }
-    const bool tiles = plan_fast_product(problem, device).tile_rows > 16;
+    const bool tiles = plan_fast_product(problem, device).tile_rows > cuda::kMostStripRows;
     Reason few = can(), many = can(), exact = {ReasonCode::kSlower, "tensor cores are faster here"};
     if (part.fast == cuda::FastCodes::kNone) {
       few = numerics == Numerics::kExact

@@ -10,8 +10,8 @@ namespace {
 using testing::OpBench;
 using testing::random_numbers;
 
-/// Past the last number of rows of each kernel: a strip of 8, one of 16, a tile of 64, one of 128.
-constexpr int32_t kRowCounts[] = {1, 8, 9, 16, 17, 64, 65, 150};
+/// Past the last number of rows of each kernel: a strip of 8, one of 16, one of 32, a tile of 64, one of 128.
+constexpr int32_t kRowCounts[] = {1, 8, 9, 16, 17, 32, 33, 64, 65, 150};
 constexpr int32_t kMostRows = 150;
 
 struct FastCase {
@@ -93,6 +93,96 @@ TEST_F(CudaFastProduct, EveryKernelAddsInOneOrder) {
                   product_tolerance(in, weights, Numerics::kFast) + std::ldexp(std::abs(exact), -23))
             << "row " << row << " output " << output;
       }
+    }
+  }
+}
+
+/// Rows normed, multiplied, and gated: a product takes its neighbours in where there are few rows.
+std::vector<float> feed(Backend& backend, const std::vector<QTensor>& parts, const std::vector<float>& x, int32_t rows,
+                        bool normed) {
+  CacheSpec cache;
+  cache.kv_heads = 1;
+  cache.head_dim = 2;
+  std::mt19937 random(5);
+  OpBench bench(backend, cache, {.context_tokens = kMostRows, .max_rows = kMostRows});
+  const int64_t cols = parts.front().cols();
+  int64_t outputs = 0;
+  for (const QTensor& part : parts) outputs += part.rows();
+  bench.set_inputs(kMostRows, cols, x);
+  std::vector<std::vector<int32_t>> step(1);
+  for (int32_t row = 0; row < rows; ++row) step[0].push_back(row);
+  bench.driver().begin(step);
+  const Norm norm{"norm", bench.vector(random_numbers(random, cols, 0.3f, 1.0f)), 1e-5f};
+  const auto weight = bench.weight<Split::kColumns>(parts, random_numbers(random, outputs, 0.4f));
+  const Value in = normed ? bench.ops().rms_norm(bench.input(), norm) : bench.input();
+  const Shard both = bench.ops().linear(in, weight);
+  return bench.read(bench.ops().gate(both, {Act::kSilu, 0.9f, 1.702f, 1}));
+}
+
+// CUDA-5: what a product takes with it changes no bit, nor how many rows there are.
+TEST_F(CudaFastProduct, NeighboursWithinAProductChangeNoBit) {
+  std::mt19937 random(12);
+  for (const FastCase& of : fast_cases()) {
+    for (int64_t outputs : {of.outputs / 16 * 16, of.outputs}) {
+      SCOPED_TRACE(std::string(of.codec.name) + " " + std::to_string(outputs));
+      std::vector<QTensor> parts;
+      for (float spread : {0.3f, 0.7f}) {
+        parts.push_back(
+            encode(of.codec, outputs, of.cols, random_numbers(random, outputs * of.cols, spread, 0.04f)).value());
+      }
+      const std::vector<float> x = random_numbers(random, kMostRows * of.cols, 1.3f, 0.2f);
+      for (bool normed : {true, false}) {
+        const std::vector<float> most = feed(backend(), parts, x, kMostRows, normed);
+        for (int32_t rows : {1, 3, 8, 9}) {
+          const std::vector<float> found = feed(backend(), parts, x, rows, normed);
+          ASSERT_TRUE(std::equal(found.begin(), found.end(), most.begin())) << rows << " rows";
+        }
+      }
+    }
+  }
+}
+
+// CUDA-5: experts in two launches, each by launches of its own, and by tiles, and more rows of one expert than a block
+// takes at once.
+TEST_F(CudaFastProduct, ExpertsAnswerARowAlikeInAnyCrowd) {
+  constexpr int kExperts = 8;
+  constexpr int64_t kHidden = 352, kWidth = 288;
+  const auto answers = [&](const Codec& codec, int32_t rows) {
+    std::mt19937 random(6);
+    CacheSpec cache;
+    cache.kv_heads = 1;
+    cache.head_dim = 2;
+    OpBench bench(backend(), cache, {.context_tokens = kMostRows, .max_rows = kMostRows});
+    bench.set_inputs(kMostRows, kHidden, random_numbers(random, kMostRows * kHidden, 1.0f, 0.1f));
+    const auto matrix = [&](int64_t outputs, int64_t cols) {
+      return encode(codec, outputs, cols, random_numbers(random, outputs * cols, 0.1f)).value();
+    };
+    ExpertsLayer layer;
+    layer.name = "experts";
+    layer.spec.experts = kExperts, layer.spec.chosen = 2, layer.spec.width = kWidth;
+    layer.spec.gate = {Act::kSilu, 0.9f, 1.702f, 1};
+    std::vector<float> bias(kExperts, 0.0f);
+    bias[3] = 50;  // every row's
+    layer.router = bench.weight<Split::kNone>(
+        {testing::dense(kExperts, kHidden, random_numbers(random, kExperts * kHidden, 0.2f))}, bias, PackUse::kRouter);
+    for (int i = 0; i < kExperts; ++i) {
+      layer.gate_up.push_back(bench.weight<Split::kColumns>({matrix(kWidth, kHidden), matrix(kWidth, kHidden)},
+                                                            random_numbers(random, 2 * kWidth, 0.3f)));
+      layer.down.push_back(
+          bench.weight<Split::kRows>({matrix(kHidden, kWidth)}, random_numbers(random, kHidden, 0.3f)));
+    }
+    std::vector<std::vector<int32_t>> step(1);
+    for (int32_t row = 0; row < rows; ++row) step[0].push_back(row);
+    bench.driver().begin(step);
+    return bench.read(bench.ops().reduce(bench.ops().experts(bench.input(), layer)));
+  };
+  for (const Codec& of :
+       {codec(CodecId::kMxfp4), codec(CodecId::kBF16), codec(CodecId::kE4M3Channel), codec(CodecId::kQ8_0)}) {
+    SCOPED_TRACE(of.name);
+    const std::vector<float> most = answers(of, kMostRows);
+    for (int32_t rows : {1, 2, 8, 9, 30}) {
+      const std::vector<float> found = answers(of, rows);
+      ASSERT_TRUE(std::equal(found.begin(), found.end(), most.begin())) << rows << " rows";
     }
   }
 }

@@ -75,12 +75,17 @@ TEST(CudaFastPlan, RowsDecideTheKernelAndWhatItTakes) {
   EXPECT_TRUE(plan(4, hopper, false).arranged) << "rows that begin at any byte are copied";
   EXPECT_EQ(plan(8, hopper).tile_rows, 16);
   EXPECT_EQ(plan(16, hopper).tile_rows, 16);
+  EXPECT_EQ(plan(17, hopper).tile_rows, 32);
+  EXPECT_EQ(plan(33, hopper).tile_rows, 64);
   EXPECT_EQ(plan(64, hopper).tile_rows, 64);
+  EXPECT_EQ(plan_fast_product({.output_tiles = 17, .output_strips = 132, .cols = 7168, .rows = 64}, hopper).tile_rows,
+            32)
+      << "a tile's shares cost more than they gain";
   EXPECT_EQ(plan(64, hopper).splits, 4);
   EXPECT_EQ(plan(512, hopper).tile_rows, 64) << "128 tiles are not enough";
   EXPECT_EQ(plan(4096, hopper).tile_rows, 128);
   EXPECT_EQ(plan(4096, hopper).splits, 1);
-  EXPECT_EQ(plan(4096, other).tile_rows, 16);
+  EXPECT_EQ(plan(4096, other).tile_rows, 32);
   for (int64_t rows : {9, 17, 64, 65, 150, 4096}) {
     const cuda::FastPlan made = plan(rows, hopper);
     EXPECT_GE(made.arranged_pairs, rows * 7168 / 2) << rows;
@@ -102,6 +107,30 @@ TEST(CudaFastPlan, ArrangedPlacesDoNotMeet) {
   EXPECT_EQ(plan_fast_grouped(8, 8, 256, {132, true}).tile_rows, 8);
   EXPECT_EQ(plan_fast_grouped(512, 8, 256, {108, false}).tile_rows, 8);
   EXPECT_GE(plan.arranged_pairs, (cuda::arranged_place(512, 8) + 64) * 128);
+}
+
+TEST(CudaFastChoice, FewRowsTakeTheirNeighboursIn) {
+  const int64_t one[] = {0}, two[] = {0, 48}, odd[] = {0, 37};
+  EXPECT_EQ(judge_fast_fused(8, 576, one, 100, true).code, ReasonCode::kChosen);
+  EXPECT_EQ(judge_fast_fused(9, 576, one, 100, true).code, ReasonCode::kShape);
+  EXPECT_EQ(judge_fast_fused(1, 32768, one, 64, false).code, ReasonCode::kChosen);
+  EXPECT_EQ(judge_fast_fused(8, 32768, one, 64, false).code, ReasonCode::kShape);
+  EXPECT_EQ(judge_fast_fused(1, 576, two, 96, true).code, ReasonCode::kChosen);
+  EXPECT_EQ(judge_fast_fused(1, 576, odd, 74, true).code, ReasonCode::kShape);
+  EXPECT_EQ(judge_fast_fused(1, 576, odd, 74, false).code, ReasonCode::kChosen);
+  const int64_t five[] = {0, 16, 32, 48, 64};
+  EXPECT_EQ(judge_fast_fused(1, 576, five, 80, false).code, ReasonCode::kShape);
+}
+
+TEST(CudaFastChoice, FewRowsMeetTheirExpertsInTwoLaunches) {
+  ExpertsSpec spec;
+  spec.experts = 32, spec.chosen = 4, spec.width = 2880;
+  EXPECT_EQ(judge_fast_experts(spec, 2880, 4, {132, true}).code, ReasonCode::kChosen);
+  EXPECT_EQ(judge_fast_experts(spec, 2880, 32 * 8 - 4, {132, true}).code, ReasonCode::kChosen);
+  EXPECT_EQ(judge_fast_experts(spec, 2880, 32 * 8, {132, true}).code, ReasonCode::kSlower);
+  EXPECT_EQ(judge_fast_experts(spec, 2884, 4, {132, true}).code, ReasonCode::kShape);
+  spec.identity = 1;
+  EXPECT_EQ(judge_fast_experts(spec, 2880, 4, {132, true}).code, ReasonCode::kShape);
 }
 
 }  // namespace

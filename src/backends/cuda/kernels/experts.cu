@@ -145,6 +145,8 @@ __global__ void __launch_bounds__(kRouteThreads) route_kernel(const __grid_const
   __shared__ double sums[kLanes];
   __shared__ Scored bests[kLanes];
   const RouteMemory memory(dynamic, call);
+  start_next();
+  await_previous();
   const int64_t row = blockIdx.x;
   const float* logits = call.logits + row * call.experts;
   const Softmax all = softmax_of(logits, call.experts, sums);
@@ -177,20 +179,36 @@ __global__ void __launch_bounds__(kRouteThreads) route_kernel(const __grid_const
 /// By one block: counts, then ends, then each choice takes a place. Which place of its expert a choice takes is of no
 /// matter: places are computed apart, and a row finds its own.
 __global__ void __launch_bounds__(kPlaceThreads) find_places_kernel(const __grid_constant__ PlacesCall call) {
+  extern __shared__ int32_t next[];  // [experts]
+  __shared__ int32_t active;
+  start_next();
+  await_previous();
   const int64_t thread = threadIdx.x;
-  for (int64_t i = thread; i <= call.experts; i += kPlaceThreads) call.first[i] = 0;
+  for (int64_t i = thread; i < call.experts; i += kPlaceThreads) next[i] = 0;
   __syncthreads();
-  for (int64_t c = thread; c < call.choices; c += kPlaceThreads) atomicAdd(&call.first[call.expert_of[c] + 1], 1);
+  for (int64_t c = thread; c < call.choices; c += kPlaceThreads) atomicAdd(&next[call.expert_of[c]], 1);
   __syncthreads();
   if (thread == 0) {
+    int32_t end = 0, found = 0;
     for (int32_t i = 0; i < call.experts; ++i) {
-      call.next[i] = call.first[i];
-      call.first[i + 1] += call.first[i];
+      const int32_t first = end;
+      end += next[i];
+      if (end > first && i < call.weighted) call.active[found++] = {i, first, end, 0};
+      call.first[i] = next[i] = first;
     }
+    call.first[call.experts] = end;
+    active = found;
   }
   __syncthreads();
+  for (int32_t i = static_cast<int32_t>(thread); i < call.most_active; i += kPlaceThreads) {
+    if (i < active) {
+      call.active[i].all = active;
+    } else {
+      call.active[i] = {-1, 0, 0, active};
+    }
+  }
   for (int64_t c = thread; c < call.choices; c += kPlaceThreads) {
-    const int32_t place = atomicAdd(&call.next[call.expert_of[c]], 1);
+    const int32_t place = atomicAdd(&next[call.expert_of[c]], 1);
     call.place_of[c] = place;
     call.row_at[place] = static_cast<int32_t>(c / call.chosen);
   }
@@ -216,14 +234,12 @@ __global__ void combine_kernel(const __grid_constant__ CombineCall call) {
 LaunchCode route(const RouteCall& call, Stream stream) {
   if (call.rows == 0) return kLaunched;
   const auto shared = static_cast<size_t>(route_shared_bytes(call.experts, call.chosen, call.groups));
-  route_kernel<<<row_blocks(call.rows), kRouteThreads, shared, stream_of(stream)>>>(call);
-  return after_launch();
+  return launch_early(route_kernel, dim3(row_blocks(call.rows)), kRouteThreads, shared, stream, call);
 }
 
 LaunchCode find_places(const PlacesCall& call, Stream stream) {
   if (call.choices == 0) return kLaunched;
-  find_places_kernel<<<1, kPlaceThreads, 0, stream_of(stream)>>>(call);
-  return after_launch();
+  return launch_early(find_places_kernel, dim3(1), kPlaceThreads, static_cast<size_t>(call.experts) * 4, stream, call);
 }
 
 LaunchCode combine(const CombineCall& call, Stream stream) {

@@ -8,6 +8,13 @@ LaunchCode launch_fast(const ProductCall& call, const FastPlan& plan, const Fast
 template <FastCodes C>
 LaunchCode launch_fast_grouped(const FastGroupedCall& call, const FastPlan& plan, const FastScratch& scratch,
                                Stream stream);
+template <FastCodes C>
+LaunchCode launch_fast_gated_experts(const FastExpertsCall& call, Stream stream);
+template <FastCodes C>
+LaunchCode launch_fast_answering_experts(const FastExpertsCall& call, const CombineCall& combine, uint32_t* arrived,
+                                         Stream stream);
+template <FastCodes C>
+LaunchCode launch_fast_fused(const FusedProductCall& call, Stream stream);
 
 namespace {
 
@@ -39,6 +46,25 @@ LaunchCode fast_grouped_product(const FastGroupedCall& call, const FastPlan& pla
   if (call.places == 0 || call.product.matrices == 0 || call.product.most_outputs == 0) return kLaunched;
   return with_fast_codes(
       call.codes, [&](auto tag) { return launch_fast_grouped<decltype(tag)::kValue>(call, plan, scratch, stream); });
+}
+
+LaunchCode fast_gated_experts(const FastExpertsCall& call, Stream stream) {
+  if (call.most_active == 0) return kLaunched;
+  return with_fast_codes(call.codes,
+                         [&](auto tag) { return launch_fast_gated_experts<decltype(tag)::kValue>(call, stream); });
+}
+
+LaunchCode fast_answering_experts(const FastExpertsCall& call, const CombineCall& combine, uint32_t* arrived,
+                                  Stream stream) {
+  if (call.most_active == 0) return kLaunched;
+  return with_fast_codes(call.codes, [&](auto tag) {
+    return launch_fast_answering_experts<decltype(tag)::kValue>(call, combine, arrived, stream);
+  });
+}
+
+LaunchCode fast_fused_product(const FusedProductCall& call, FastCodes codes, Stream stream) {
+  if (call.product.rows == 0 || call.product.outputs == 0) return kLaunched;
+  return with_fast_codes(codes, [&](auto tag) { return launch_fast_fused<decltype(tag)::kValue>(call, stream); });
 }
 
 }  // namespace vernier::cuda

@@ -34,6 +34,7 @@ inline constexpr int kHalfColumns = 64;  ///< what four products of 16 columns t
 inline constexpr int kQuarters = 4;
 inline constexpr int kTileOutputs = 128;  ///< of a block of the kernel for many rows
 inline constexpr int kMostTileRows = 128;
+inline constexpr int kMostStripRows = 32;  ///< of a block whose warps have a quarter each
 /// 32 binary places of a power of two beside codes are left to the sum; what is larger than these codes is no bf16
 /// number.
 inline constexpr int kScalePlaces = 32;
@@ -46,7 +47,7 @@ constexpr int64_t fast_units(int64_t cols) {
 
 /// Which kernel, and how much scratch it takes. Made by plan_fast_product.
 struct FastPlan {
-  int32_t tile_rows = 8;  ///< 8 and 16: quarters side by side in a block; more: tiles of warp groups
+  int32_t tile_rows = 8;  ///< up to kMostStripRows: quarters side by side in a block; more: tiles of warp groups
   int32_t tiles = 1;      ///< of 16 outputs for a warp, of the first kind
   bool arranged = false;  ///< rows are rounded and laid out by a launch before
   int32_t splits = 1;     ///< blocks that share a tile's quarters: 1 or 4
@@ -77,6 +78,40 @@ struct FastGroupedCall {
 };
 LaunchCode fast_grouped_product(const FastGroupedCall& call, const FastPlan& plan, const FastScratch& scratch,
                                 Stream stream);
+
+/// One product of a layer's experts for few rows. Of gate and up, which may be parts of one matrix, `outputs` each.
+struct FastExpertsCall {
+  const QView* weights[2] = {};        ///< [experts]; the second is up's
+  int64_t first_row[2] = {};           ///< of the views
+  const float* const* biases[2] = {};  ///< [experts] of the views' rows; null: none, and each may be
+  FastCodes codes = FastCodes::kNone;
+  int64_t outputs = 0, cols = 0;         ///< a multiple of kStripOutputs outputs
+  const ActiveExpert* active = nullptr;  ///< [most_active]
+  int32_t most_active = 0;
+  int64_t rows = 0;                      ///< of an expert, at most
+  const int32_t* source_rows = nullptr;  ///< [places] rows of x, of gate and up; down's are the places
+  ConstRows x;
+  GateRule gate;
+  Rows out;        ///< [places]
+  int filled = 0;  ///< blocks that fill the chip
+  VERNIER_COMPARED(FastExpertsCall)
+};
+/// Gate and up with the gate, and down with the sum of each row's answers: the bits of separate launches. `arrived` has
+/// a zero for each of kStripOutputs outputs, and is left so.
+LaunchCode fast_gated_experts(const FastExpertsCall& call, Stream stream);
+LaunchCode fast_answering_experts(const FastExpertsCall& call, const CombineCall& combine, uint32_t* arrived,
+                                  Stream stream);
+/// A product of up to kMostFusedRows rows with its neighbours; see FusedProductCall. Parts begin at multiples of 16
+/// outputs where it is gated.
+LaunchCode fast_fused_product(const FusedProductCall& call, FastCodes codes, Stream stream);
+
+inline constexpr int kStripOutputs = 32;
+/// Rows that a block of those keeps in shared memory, in bytes, and the most that they may take.
+constexpr int64_t staged_row_bytes(int64_t rows, int64_t cols) {
+  return fast_units(cols) * 256 * (rows < kMostFusedRows ? rows : kMostFusedRows);
+}
+inline constexpr int64_t kMostStagedRowBytes = 120 * 1024;
+inline constexpr int kMostStagedBytes = 200 * 1024;  ///< with the weights on their way
 
 /// Where a matrix's rows begin among arranged ones: at a multiple of eight, and behind those of the one before.
 constexpr int64_t arranged_place(int64_t first, int64_t matrix) {

@@ -117,7 +117,8 @@ LaunchCode launch_fast(const ProductCall& call, const FastPlan& plan, const Fast
     arrange.rows = arranged_rows;
     arrange.x_rows = call.rows;
     arrange.cols = call.parts[0].weight.cols;
-    const LaunchCode code = launch_arrange<F>(arrange, plan.tile_rows <= 16, arranged_rows, scratch.arranged, stream);
+    const LaunchCode code =
+        launch_arrange<F>(arrange, plan.tile_rows <= kMostStripRows, arranged_rows, scratch.arranged, stream);
     if (code != kLaunched) return code;
   }
   if (plan.tile_rows == 8) {
@@ -125,6 +126,7 @@ LaunchCode launch_fast(const ProductCall& call, const FastPlan& plan, const Fast
                            : launch_fast_rows<F, 2, 1, false>(call, nullptr, stream);
   }
   if (plan.tile_rows == 16) return launch_fast_rows<F, 2, 2, true>(call, scratch.arranged, stream);
+  if (plan.tile_rows == 32) return launch_fast_rows<F, 2, 4, true>(call, scratch.arranged, stream);
   if (plan.tile_rows == 128) return launch_fast_tiles<F, 128, 1>(call, scratch, arranged_rows, stream);
   return launch_fast_tiles<F, 64, 4>(call, scratch, arranged_rows, stream);
 }

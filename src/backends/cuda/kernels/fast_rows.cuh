@@ -144,13 +144,18 @@ __device__ __forceinline__ void add_quarter(Weights& weights, int begin, int end
     if constexpr (F::kScale == ScalePlace::kUnit) {
       unit_scales.next(scales);
     }
+    uint32_t words[2 * kTiles];
+#pragma unroll
+    for (int slot = 0; slot < 2 * kTiles; ++slot) words[slot] = weights.scale_word(stage, slot);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       Pair in[kRowTiles][8], high[2 * kTiles][8], low[2 * kTiles][8];
 #pragma unroll
       for (int r = 0; r < kRowTiles; ++r) x.half(half, r, in[r]);
 #pragma unroll
-      for (int slot = 0; slot < 2 * kTiles; ++slot) weights.half(unit, stage, slot, half, high[slot], low[slot]);
+      for (int slot = 0; slot < 2 * kTiles; ++slot) {
+        weights.half(unit, stage, slot, half, words[slot], high[slot], low[slot]);
+      }
       if (half == 1) weights.fetch(unit + kStages, stage);  // what stood there is in registers
       if constexpr (F::kScale == ScalePlace::kUnit) {
         multiply_half<F, kTiles, kRowTiles>(high, low, in, parts);

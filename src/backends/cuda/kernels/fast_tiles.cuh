@@ -124,12 +124,13 @@ struct Tile {
         if constexpr (F::kScale == ScalePlace::kUnit) {
           unit_scales.next(next_scales);
         }
+        const uint32_t words[2] = {weights.scale_word(stage, 0), weights.scale_word(stage, 1)};
         Pair high[2][2][8], low[2][2][8];  // [half][slot]
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
           for (int slot = 0; slot < 2; ++slot) {
-            weights.half(unit, stage, slot, half, high[half][slot], low[half][slot]);
+            weights.half(unit, stage, slot, half, words[slot], high[half][slot], low[half][slot]);
           }
           if (half == 1) weights.fetch(unit + Shape::kWeightStages, stage);  // what stood there is in registers
           settle();

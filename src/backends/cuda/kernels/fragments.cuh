@@ -106,15 +106,16 @@ __device__ __forceinline__ void spread_bytes(const uint32_t* words, Pair (&pairs
   }
 }
 
+/// One multiplication puts a nibble where the magnitude belongs and where the sign does.
 __device__ __forceinline__ void spread_nibbles(const uint32_t* words, Pair (&pairs)[8]) {
-  constexpr uint32_t kMagnitudes = 0x01C001C0u, kSigns = 0x80008000u;
+  constexpr uint32_t kKept = 0x81C081C0u;
 #pragma unroll
   for (int w = 0; w < 2; ++w) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t magnitudes = i < 2 ? words[w] << (6 - 4 * i) : words[w] >> (4 * i - 6);
-      pairs[4 * w + i] = (magnitudes & kMagnitudes) | (words[w] << (12 - 4 * i) & kSigns);
-    }
+    const uint32_t upper = words[w] >> 8;
+    pairs[4 * w] = (words[w] & 0x000F000Fu) * (1u << 6 | 1u << 12) & kKept;
+    pairs[4 * w + 1] = (words[w] & 0x00F000F0u) * (1u << 2 | 1u << 8) & kKept;
+    pairs[4 * w + 2] = (upper & 0x000F000Fu) * (1u << 6 | 1u << 12) & kKept;
+    pairs[4 * w + 3] = (upper & 0x00F000F0u) * (1u << 2 | 1u << 8) & kKept;
   }
 }
 
@@ -358,8 +359,15 @@ struct WarpWeights {
     }
   }
 
-  /// A half of a unit that has arrived.
-  __device__ __forceinline__ void half(int unit, int stage, int slot, int half, Pair (&high)[8], Pair (&low)[8]) const {
+  /// The four bytes of scales of a unit that has arrived, where it has such.
+  __device__ __forceinline__ uint32_t scale_word(int stage, int slot) const {
+    if constexpr (!F::kScaleWord) return 0;
+    return load_word(ring + stage * kStageBytes - lane * F::kPieceBytes + kSlots * F::kPieces * F::kPieceBytes * 32 +
+                     (slot * 32 + lane) * 4);
+  }
+  /// A half of a unit that has arrived; `scales` are its slot's.
+  __device__ __forceinline__ void half(int unit, int stage, int slot, int half, uint32_t scales, Pair (&high)[8],
+                                       Pair (&low)[8]) const {
     if constexpr (F::kPieces == 0) {
       F::from(view, row[slot] - view.first_row, unit * kUnitColumns + F::column(half, thread, 0), high, low);
     } else {
@@ -377,11 +385,6 @@ struct WarpWeights {
         for (int i = 0; i < F::kHalfWords / 4; ++i) {
           load_four(at + (slot * F::kPieces + half * (F::kHalfWords / 4) + i) * 32 * 16, words + 4 * i);
         }
-      }
-      uint32_t scales = 0;
-      if constexpr (F::kScaleWord) {
-        scales =
-            load_word(at - lane * F::kPieceBytes + kSlots * F::kPieces * F::kPieceBytes * 32 + (slot * 32 + lane) * 4);
       }
       F::half(words, scales, thread, half, high, low);
     }

@@ -231,8 +231,9 @@ constexpr int32_t tile_groups(int32_t heads, int32_t kv_heads) {
   return (heads / kv_heads + kTileHeads - 1) / kTileHeads * kv_heads;
 }
 /// Numbers of scratch of a row whose ranges stand side by side, and how many counters.
+inline constexpr int kPartHead = 4;  ///< numbers before a part's values, which begin at a multiple of 16 bytes
 constexpr int64_t tile_part_numbers(int32_t heads, int32_t head_dim, int32_t ranges) {
-  return int64_t{heads} * (ranges + tile_spans(ranges)) * (head_dim + 2);
+  return int64_t{heads} * (ranges + tile_spans(ranges)) * (head_dim + kPartHead);
 }
 struct AttendTilesCall {
   AttendCall of;          ///< without fresh keys, causal
@@ -283,16 +284,24 @@ constexpr int64_t route_shared_bytes(int32_t experts, int32_t chosen, int32_t gr
 }
 LaunchCode route(const RouteCall& call, Stream stream);
 
+/// An expert that some row chose, and the places of its rows; below 0: none.
+struct ActiveExpert {
+  int32_t expert = -1;
+  int32_t first = 0, end = 0;
+  int32_t all = 0;  ///< how many there are
+};
 /// Where each choice stands among those of its expert: first[e] is the first place of expert e, place_of[c] the place
 /// of choice c, row_at[p] the row at a place.
 struct PlacesCall {
   const int32_t* expert_of = nullptr;  ///< [choices]
   int64_t choices = 0;
   int32_t chosen = 0, experts = 0;
-  int32_t* first = nullptr;     ///< [experts + 1]
-  int32_t* next = nullptr;      ///< [experts] scratch
-  int32_t* place_of = nullptr;  ///< [choices]
-  int32_t* row_at = nullptr;    ///< [choices]
+  int32_t* first = nullptr;        ///< [experts + 1]
+  int32_t* place_of = nullptr;     ///< [choices]
+  int32_t* row_at = nullptr;       ///< [choices]
+  ActiveExpert* active = nullptr;  ///< [most_active] in order of their numbers
+  int32_t most_active = 0;         ///< as many as there can be
+  int32_t weighted = 0;            ///< experts before it have weights; the others are not active
   VERNIER_COMPARED(PlacesCall)
 };
 LaunchCode find_places(const PlacesCall& call, Stream stream);
