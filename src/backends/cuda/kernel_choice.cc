@@ -97,7 +97,9 @@ int32_t shared_ranges(int32_t ranges) {
 }
 
 AttendPlan plan_attend_tiles(int32_t rows, const AttnSpec& spec, int32_t ranges) {
-  if (ranges == 1 || int64_t{rows} * cuda::tile_groups(spec.heads, spec.kv_heads) >= kEnoughBlocks) return {};
+  // A window that ends within two ranges has few leaves: joining its parts would take longer than walking them.
+  if (ranges == 1 || (spec.window && *spec.window <= cuda::kRangeKeys)) return {};
+  if (int64_t{rows} * cuda::tile_groups(spec.heads, spec.kv_heads) >= kEnoughBlocks) return {};
   const int64_t each = cuda::tile_part_numbers(spec.heads, spec.head_dim, ranges);
   const int64_t at_once = std::clamp<int64_t>(kMostPartNumbers / each, 1, rows);
   // A block that walks several has the next one's keys on their way; but first every processor has a block.

@@ -70,6 +70,11 @@ TEST(CudaPlan, TilesHaveRoomForEverySpan) {
     EXPECT_EQ(plan.part_numbers, plan.rows_at_once * cuda::tile_part_numbers(40, 128, ranges));
     EXPECT_TRUE(plan.rows_at_once == 1 || plan.part_numbers <= 16 << 20) << plan.part_numbers;
   }
+  AttnSpec windowed = spec;
+  windowed.window = 256;
+  EXPECT_EQ(plan_attend_tiles(1, windowed, 2).rows_at_once, 0) << "few leaves are walked";
+  windowed.window = 512;
+  EXPECT_EQ(plan_attend_tiles(1, windowed, 3).rows_at_once, 1);
 }
 
 TEST(CudaPlan, SharedRangesAreEnoughAndFew) {
