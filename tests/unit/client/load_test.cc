@@ -56,8 +56,11 @@ TEST(Load, MeasuresWhatTheServerDid) {
   EXPECT_EQ(summary.output_tokens, 30);
   // At least what the server slept, and not the empty event before it.
   EXPECT_GE(summary.ttft.p50_ms, 39);
-  EXPECT_GE(summary.tpot.p50_ms, 9);
   EXPECT_GE(summary.e2e.p50_ms, 79);
+  // A first token that is read late takes from the others what it adds to its own.
+  const double last_token_ms = summary.ttft.mean_ms + 4 * summary.tpot.mean_ms;
+  EXPECT_GE(last_token_ms, 79);
+  EXPECT_LE(last_token_ms, summary.e2e.mean_ms + 1e-6);
   EXPECT_NEAR(summary.tokens_per_event, 1, 1e-9);
   EXPECT_NEAR(summary.output_tokens_per_s, 30 / summary.seconds, 1e-6);
 }
