@@ -15,12 +15,12 @@ namespace {
 
 /// auto: a GPU that cannot be had is no error; that there is none is said where somebody may expect one. Who names the
 /// processor's instructions asks for the processor.
-Result<std::string> choose_name(const std::string& isa) {
-  if (!cuda_is_built() || !isa.empty()) return std::string("cpu");
-  const auto devices = list_cuda_devices();
-  if (devices.ok()) return std::string("cuda");
-  log_info("--backend auto runs on the CPU: {}", devices.error().message);
-  return std::string("cpu");
+std::string choose_name(const BackendOptions& options) {
+  if (!cuda_is_built() || !options.isa.empty()) return "cpu";
+  const Status usable = check_cuda_device(options.device);
+  if (usable.ok()) return "cuda";
+  log_info("--backend auto runs on the CPU: {}", usable.error().message);
+  return "cpu";
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ Result<std::string> choose_name(const std::string& isa) {
 Result<std::unique_ptr<Backend>> make_backend(const BackendOptions& options) {
   if (options.name == "auto") {
     BackendOptions chosen = options;
-    TRY_BIND(chosen.name, choose_name(options.isa));
+    chosen.name = choose_name(options);
     return make_backend(chosen);
   }
   if (options.device != 0 && options.name != "cuda") {
@@ -52,7 +52,7 @@ Result<std::unique_ptr<Backend>> make_backend(const BackendOptions& options) {
 Result<TacticScope> tactic_scope(const BackendOptions& options) {
   if (options.name == "auto") {
     BackendOptions chosen = options;
-    TRY_BIND(chosen.name, choose_name(options.isa));
+    chosen.name = choose_name(options);
     return tactic_scope(chosen);
   }
   if (options.name == "cpu") return cpu_tactic_scope(options.isa, options.threads);

@@ -72,7 +72,7 @@ Result<std::vector<std::string>> CudaDevice::list() {
   return names;
 }
 
-Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int index, int64_t most_bytes) {
+Result<cuda::DeviceFacts> CudaDevice::facts_of(int index) {
   TRY_BIND(const std::vector<std::string> devices, list());
   if (index < 0 || index >= static_cast<int>(devices.size())) {
     return invalid_argument("--device {}: this machine has {} CUDA device{}, numbered from 0", index, devices.size(),
@@ -82,6 +82,11 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int index, int64_t most_byt
   if (const cuda::LaunchCode code = cuda::read_facts(index, &facts); code != cuda::kLaunched) {
     return device_error(fmt::format("device {}", index), code);
   }
+  return facts;
+}
+
+Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int index, int64_t most_bytes) {
+  TRY_BIND(const cuda::DeviceFacts facts, facts_of(index));
   std::unique_ptr<CudaDevice> device(new CudaDevice(index, facts));
   TRY_STATUS(device->use());
   if (const cuda::LaunchCode code = cuda::make_stream(&device->stream_); code != cuda::kLaunched) {

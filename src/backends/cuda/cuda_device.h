@@ -73,6 +73,8 @@ class CudaDevice {
  public:
   /// Names of the devices that answer; an error that says why none does, and what to use instead.
   static Result<std::vector<std::string>> list();
+  /// What a device that answers says of itself.
+  static Result<cuda::DeviceFacts> facts_of(int index);
   /// `most_bytes` 0: as much as the device has.
   static Result<std::unique_ptr<CudaDevice>> open(int index, int64_t most_bytes);
   ~CudaDevice();

@@ -18,6 +18,8 @@ struct CudaOptions {
 bool cuda_is_built();
 /// The GPUs that answer; an error that says why none does, and what to use instead.
 Result<std::vector<std::string>> list_cuda_devices();
+/// Whether that GPU can be used: it answers, and this build has kernels for it.
+Status check_cuda_device(int index);
 Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions& options);
 
 }  // namespace vernier

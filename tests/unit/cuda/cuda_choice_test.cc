@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backends/cuda/built_for.h"
 #include "backends/cuda/cuda_entry.h"
 #include "backends/cuda/kernel_choice.h"
 #include "backends/cuda/kernels/launch.h"
@@ -154,9 +155,45 @@ TEST(CudaBackendEntry, SaysWhatIsMissing) {
   if (devices.ok()) GTEST_SKIP() << "a GPU answers here: " << devices->front();
   EXPECT_EQ(devices.error().code, ErrorCode::kUnsupported);
   EXPECT_THAT(devices.error().message, HasSubstr("cpu"));
+  EXPECT_FALSE(check_cuda_device(0).ok());
   const auto backend = make_cuda_backend({});
   ASSERT_FALSE(backend.ok());
   EXPECT_THAT(backend.error().message, HasSubstr("cpu"));
+}
+
+// K04: which GPUs a build's kernels run on, by the rules of binary compatibility; another is named with the build that
+// it needs.
+TEST(CudaBackendEntry, AGpuThatNothingWasBuiltForIsNamed) {
+  struct {
+    const char* architectures;
+    int major, minor;
+    bool runs;
+  } const cases[] = {{"90a-real", 9, 0, true},
+                     {"90a-real", 10, 0, false},
+                     {"90a-real", 8, 9, false},
+                     {"90a", 12, 0, false},
+                     {"80-real", 8, 0, true},
+                     {"80-real", 8, 9, true},
+                     {"89-real", 8, 0, false},
+                     {"80-real", 9, 0, false},
+                     {"80", 12, 0, true},
+                     {"80-virtual", 12, 0, true},
+                     {"90-virtual", 8, 9, false},
+                     {"80-real;90a-real", 9, 0, true},
+                     {"80-real;100a-real", 9, 0, false},
+                     {"100a-real;120a-real", 12, 0, true},
+                     {"120a-real", 12, 1, false},
+                     {"", 9, 0, false}};
+  for (const auto& one : cases) {
+    const Status built = check_built_for(one.architectures, "GPU", one.major, one.minor);
+    EXPECT_EQ(built.ok(), one.runs) << one.architectures << " on " << one.major << '.' << one.minor;
+  }
+  const Status refused = check_built_for("90a-real", "NVIDIA RTX 5090", 12, 0);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+  for (const char* part : {"NVIDIA RTX 5090", "12.0", "90a-real", "-DVERNIER_CUDA_ARCHS=120-real", "--backend cpu"}) {
+    EXPECT_THAT(refused.error().message, HasSubstr(part));
+  }
 }
 
 }  // namespace

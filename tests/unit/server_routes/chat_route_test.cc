@@ -147,6 +147,21 @@ TEST(ChatRoute, MindsStopStringsAfterMinTokensOnly) {
   EXPECT_EQ(body["choices"][0]["message"]["content"], "ABCDEFGHI");
 }
 
+// G16: what a template refuses is the caller's to mend, in the template's words; the next request is served.
+TEST(ChatRoute, PassesOnWhatATemplateRefuses) {
+  RouteFixture fixture(kPlainScript);
+  const json user = {{"role", "user"}, {"content", "Hi"}}, system = {{"role", "system"}, {"content", "Be brief."}};
+  for (bool stream : {false, true}) {
+    const auto refused =
+        fixture.post("/v1/chat/completions", {{"model", "tiny"}, {"messages", {user, system}}, {"stream", stream}});
+    ASSERT_EQ(refused->status(), 400) << refused->body();
+    const json error = refused->json()["error"];
+    EXPECT_EQ(error["type"], "invalid_request_error");
+    EXPECT_NE(error["message"].get<std::string>().find("a system message comes first"), std::string::npos) << error;
+  }
+  EXPECT_EQ(fixture.post("/v1/chat/completions", {{"model", "tiny"}, {"messages", {system, user}}})->status(), 200);
+}
+
 // R09: the bytes of all tokens are the bytes of the text, split characters too.
 TEST(ChatRoute, GivesTheBytesOfEachToken) {
   RouteFixture fixture(kPlainScript);

@@ -57,6 +57,16 @@ TEST(NativeRoutes, GenerateByTextAndByIds) {
   EXPECT_EQ(wrong->json()["error"]["param"], "sampling_params.temperature");
 }
 
+// H06: stop strings end an answer that is read by its ids.
+TEST(NativeRoutes, AStopStringEndsAnAnswerByIds) {
+  RouteFixture fixture(kNativeScript);
+  const json ids = fixture.post("/tokenize", {{"prompt", "Count"}})->json()["tokens"];
+  const json answer = fixture.post("/generate", {{"input_ids", ids}, {"sampling_params", {{"stop", {"b"}}}}})->json();
+  EXPECT_EQ(answer["text"], "a");
+  EXPECT_EQ(answer["output_ids"].size(), 2U) << "the token that completed it is the last";
+  EXPECT_EQ(answer["meta_info"]["finish_reason"]["type"], "stop");
+}
+
 // M01 to M04: the models, under each of their names and spellings of the path.
 TEST(NativeRoutes, ListModels) {
   RouteFixture fixture(kNativeScript);
@@ -81,6 +91,29 @@ TEST(NativeRoutes, TellHealth) {
   HttpRequest draining;
   draining.draining = true;
   EXPECT_EQ(show_health(fixture.context(), draining).status, 503);
+}
+
+// L09: cached tokens are those that were not computed again; the counter is their sum.
+TEST(NativeRoutes, CountCachedTokensAsTheyAreUsed) {
+  RouteFixture fixture(kNativeScript);
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "word ";
+  int64_t sum = 0;
+  for (int turn = 0; turn < 3; ++turn) {
+    const json usage = fixture.chat(text)->json()["usage"];
+    const int64_t cached = usage["prompt_tokens_details"]["cached_tokens"];
+    if (turn == 0) {
+      EXPECT_EQ(cached, 0);
+    } else {
+      EXPECT_GT(cached, 0);
+      EXPECT_LT(cached, usage["prompt_tokens"]) << "the last token is always computed";
+    }
+    sum += cached;
+  }
+  for (const char* name : {"vernier_prefix_hit_tokens_total", "sglang:cached_tokens_total"}) {
+    const std::string line = std::string("\n") + name + "{model_name=\"tiny\"} " + std::to_string(sum) + "\n";
+    EXPECT_NE(fixture.metrics().find(line), std::string::npos) << line;
+  }
 }
 
 // L02, L05: counters agree with usage, under our names and those of others.

@@ -106,7 +106,9 @@ inline std::string file_text(const std::string& path) {
 class RouteFixture {
  public:
   static constexpr const char* kTemplate =
-      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+      "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
+      "{{ raise_exception('a system message comes first') }}{% endif %}<|im_start|>{{ m.role }}\n{{ m.content "
+      "}}<|im_end|>\n{% endfor %}"
       "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
   using MakeRunner = std::function<std::unique_ptr<StepRunner>(int32_t vocab)>;

@@ -18,6 +18,10 @@ Result<std::vector<std::string>> list_cuda_devices() {
   return not_built();
 }
 
+Status check_cuda_device(int) {
+  return not_built();
+}
+
 Result<std::unique_ptr<Backend>> make_cuda_backend(const CudaOptions&) {
   return not_built();
 }
