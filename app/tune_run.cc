@@ -3,12 +3,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "api/tune_model.h"
 #include "app/command_line.h"
 #include "app/commands.h"
+#include "app/output_file.h"
 #include "app/tune_flags.h"
 
 namespace vernier {
@@ -124,6 +126,17 @@ Status tune_loaded(const TuneRunFlags& flags, const Model& model, std::vector<De
   return tell_tuned(report, flags);
 }
 
+/// Asked before anything is measured: whether what is measured will be kept.
+Status check_kept(const TunePlaces& places) {
+  std::error_code failed;
+  std::filesystem::create_directories(places.user, failed);
+  const Status written = failed ? Status(make_error(ErrorCode::kInternal, "{}", failed.message()))
+                                : check_writable((places.user / "probe").string());
+  if (written.ok()) return {};
+  return make_error(ErrorCode::kInternal, "tactics cannot be kept in {}: {}; --tune-store FOLDER names another place",
+                    places.user.string(), written.error().message);
+}
+
 /// What the words typed may have meant.
 Error no_such_model(const Error& error, const std::string& typed, const std::vector<std::string>& forms) {
   Error told = error;
@@ -151,6 +164,8 @@ Status run_tune_model(const TuneRunFlags& flags, const std::vector<std::string>&
     return no_such_model(found.error(), flags.model.model, forms);
   }
   TRY_STATUS(flags.model.tune.request());
+  TRY_BIND(const TunePlaces places, tune_places(flags.model.tune.store));
+  TRY_STATUS(check_kept(places));
   ModelFlags loading = flags.model;
   loading.tune.tune = "off";
   TRY_BIND(const bool encoder, names_encoder(loading));

@@ -206,6 +206,15 @@ TEST_F(TuneProgram, ExplainTellsWhatIsKnownOfAModelsProblems) {
 
 // API-11, C09
 /// A model's products are measured once, each tactic is a record, and what is known is not measured again.
+TEST_F(TuneProgram, TacticsThatCannotBeKeptAreNotMeasured) {
+  std::ofstream(home_.path("file")) << "no folder";
+  const std::string folder = home_.path("file") + "/tactics";
+  const Outcome outcome = run("tune " + testing::tiny_model("llama") + " --budget 30s --tune-store " + folder);
+  EXPECT_NE(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output,
+              AllOf(HasSubstr("cannot be kept in " + folder), HasSubstr("--tune-store"), Not(HasSubstr("problems:"))));
+}
+
 TEST_F(TuneProgram, AModelIsTunedAndTheNextRunKnowsIt) {
   const std::string model = testing::tiny_model("llama");
   const nlohmann::json first = json("tune " + model + " --budget 30s");
