@@ -5,7 +5,8 @@ namespace {
 
 Error not_built() {
   return unsupported(
-      "this build has no kernels for NVIDIA GPUs (configure it with VERNIER_CUDA=ON); use the cpu backend");
+      "the cuda backend: this build has no kernels for NVIDIA GPUs (cmake --preset cuda has them); use the cpu "
+      "backend");
 }
 
 }  // namespace
