@@ -238,7 +238,8 @@ TEST_F(TuneProgram, AModelIsTunedAndTheNextRunKnowsIt) {
     EXPECT_FALSE(record["clock"].get<std::string>().empty());
   }
 
-  for (const nlohmann::json& one : json("tune " + model)["problems"]) EXPECT_EQ(one["state"], "known");
+  const nlohmann::json known = json("tune " + model);
+  for (const nlohmann::json& one : known["problems"]) EXPECT_EQ(one["state"], "known");
   EXPECT_EQ(json("tune list")["records"].size(), records.size());
   const Outcome again = run("tune " + model + " --tune full --tune-skip linear");
   EXPECT_THAT(again.output, AllOf(HasSubstr("skipped as asked: linear "), HasSubstr(" 0 measured among 0 candidates")));
