@@ -116,7 +116,9 @@ Result<std::shared_ptr<const ServedModel>> serve_model(std::shared_ptr<const Loa
   auto runner = std::make_unique<DecoderStepRunner>(model->backend(), model->decoder(), std::move(cache.layers));
   const int32_t logits = runner->shape().vocab;
   TRY_BIND(served->grammars, make_grammars(*tokenizer, served->end_tokens, logits));
-  TRY_BIND(std::unique_ptr<Engine> engine, Engine::start(std::move(runner), options.engine));
+  EngineOptions of_engine = options.engine;
+  of_engine.known_tokens = static_cast<int32_t>(tokenizer->vocabulary_size());
+  TRY_BIND(std::unique_ptr<Engine> engine, Engine::start(std::move(runner), of_engine));
   served->engine = std::move(engine);
   return std::shared_ptr<const ServedModel>(std::move(served));
 }

@@ -18,6 +18,7 @@ struct EngineOptions {
   int64_t cache_bytes = 0;      ///< of keys and values; 0: room for `context_tokens` of four sequences
   int32_t block_tokens = 32;
   bool prefix_cache = true;
+  int32_t known_tokens = 0;  ///< of the tokenizer: a head's further ones are never drawn; 0: all
   /// What a running stream may wait for another's prompt: a step that carries both takes as many prompt rows as fit.
   int64_t decode_gap_ns = 150'000'000;
 };

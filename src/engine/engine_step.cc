@@ -63,6 +63,7 @@ void EngineLoop::add_rows(const PlannedRows& rows, Sequence& member) {
   sampled_rows_.push_back(first_row + rows.rows - 1);
   SampleSpec spec = member.history.next_spec(request.sampling, request.choice);
   spec.top_logprobs = request.top_logprobs;
+  spec.known_tokens = options_.known_tokens;
   if (member.generated < request.min_tokens) {
     for (int32_t token : request.end_tokens) ban(spec, token);
   }

@@ -66,7 +66,9 @@ Result<Generated> generate(SequenceRunner& runner, const Tokenizer& tokenizer, s
       generated.reason = FinishReason::kContext;
       break;
     }
-    TRY_BIND(SampledToken sampled, runner.feed_and_sample(next, history.next_spec(options.sampling, 0)));
+    SampleSpec spec = history.next_spec(options.sampling, 0);
+    spec.known_tokens = static_cast<int32_t>(tokenizer.vocabulary_size());
+    TRY_BIND(SampledToken sampled, runner.feed_and_sample(next, spec));
     if (generated.prefill_ns == 0) generated.prefill_ns = watch.elapsed_ns();
     if (std::ranges::find(options.end_tokens, sampled.token) != options.end_tokens.end()) {
       generated.reason = FinishReason::kStop;

@@ -290,6 +290,10 @@ Error nothing_left(const SampleSpec& spec) {
       "banned_sequences or bad_words, min_tokens); allow at least one");
 }
 
+void hide_unknown(std::span<float> logits, const SampleSpec& spec) {
+  std::ranges::fill(logits.subspan(static_cast<size_t>(spec.known_of(std::ssize(logits)))), kBanned);
+}
+
 /// Overwrites the logits with the edited ones.
 Result<int32_t> draw_edited(std::span<float> logits, const SampleSpec& spec) {
   // The mask stands before the edits, so that they see what the grammar leaves, and after them: -infinity survives a
@@ -298,6 +302,7 @@ Result<int32_t> draw_edited(std::span<float> logits, const SampleSpec& spec) {
   if (!spec.allowed.empty()) apply_mask(logits, spec.allowed);
   for (const LogitEdit& edit : spec.edits) apply_edit(logits[static_cast<size_t>(edit.token)], edit, spec.dialect);
   if (!spec.mask.empty() && !spec.edits.empty()) apply_mask(logits, spec.mask);
+  if (!spec.edits.empty()) hide_unknown(logits, spec);
   const size_t best = largest_of(logits);
   if (logits[best] == kBanned) return nothing_left(spec);
   if (spec.temperature < kGreedyBelow) return static_cast<int32_t>(best);
@@ -357,6 +362,7 @@ float gumbel_noise(uint64_t seed, uint32_t position, uint32_t token) {
 }
 
 Result<SampledToken> sample_row(std::span<float> logits, const SampleSpec& spec) {
+  hide_unknown(logits, spec);
   TRY_STATUS(check_row(logits, spec));
   std::vector<float> raw;
   if (spec.top_logprobs >= 0 && !(spec.edits.empty() && spec.mask.empty() && spec.allowed.empty()))

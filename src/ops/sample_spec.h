@@ -45,6 +45,14 @@ struct SampleSpec {
   /// may. No other field can bring a masked token back. The words must live until the token is drawn.
   std::span<const uint32_t> mask = {};
   std::span<const uint32_t> allowed = {};  ///< a second such mask: the request's own
+  /// Tokens from this one on are unknown to the tokenizer, which a head may be wider than: they have probability 0,
+  /// whatever stands there. 0: all are known.
+  int32_t known_tokens = 0;
+
+  /// How many of a row's logits are of known tokens.
+  int64_t known_of(int64_t logits) const {
+    return known_tokens > 0 && known_tokens < logits ? int64_t{known_tokens} : logits;
+  }
 };
 
 /// A token and the natural log of its softmax probability before edits and cuts.

@@ -34,8 +34,9 @@ Result<SampledRows> CpuOps::sample(const Value& logits, std::span<const SampleSp
 /// `sample_row`; where the largest logit wins, its two passes over the vocabulary are shared by the threads.
 Result<SampledToken> CpuOps::sample_one(const float* logits, int64_t vocab, const SampleSpec& spec) {
   if (is_plain_greedy(spec)) {
-    float most = largest_of(logits, vocab);
-    if (std::isfinite(most)) return pick_largest(logits, vocab, most, spec.top_logprobs == 0);
+    const int64_t known = spec.known_of(vocab);
+    float most = largest_of(logits, known);
+    if (std::isfinite(most)) return pick_largest(logits, known, most, spec.top_logprobs == 0);
   }
   // Overwrites what it is given, and the handle may be read again.
   float* copy = edited_.reserve(vocab);

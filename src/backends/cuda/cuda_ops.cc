@@ -335,11 +335,14 @@ Result<std::vector<float>> CudaOps::read(const Value& x) {
 /// logit: the definition then tells why.
 Result<std::optional<SampledRows>> CudaOps::sample_largest(Id logits, std::span<const SampleSpec> specs) {
   if (!std::ranges::all_of(specs, takes_largest)) return std::optional<SampledRows>();
+  const int64_t cols = node(logits).cols, known = specs.empty() ? cols : specs.front().known_of(cols);
+  const auto knows_more_or_less = [&](const SampleSpec& spec) { return spec.known_of(cols) != known; };
+  if (std::ranges::any_of(specs, knows_more_or_less)) return std::optional<SampledRows>();
   const auto rows = static_cast<int64_t>(specs.size());
   cuda::LargestCall call;
   call.logits = rows_of(logits);
   call.rows = rows;
-  call.cols = node(logits).cols;
+  call.cols = known;
   call.best = best_.reserve_zeros<unsigned long long>(device_, queue_, rows, "the largest logits");
   call.arrived = arrived_.reserve_zeros<uint32_t>(device_, queue_, rows, "the largest logits");
   if (tokens_.bytes() < rows * static_cast<int64_t>(sizeof(int32_t))) {

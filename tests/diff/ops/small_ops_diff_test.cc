@@ -161,6 +161,38 @@ TEST_P(SmallOpsDiff, SamplesTheSameTokens) {
   EXPECT_EQ(tokens(**backend), tokens(reference));
 }
 
+// G17, on the ways that take the largest logit alone, too.
+TEST_P(SmallOpsDiff, DrawsNoTokenThatTheTokenizerDoesNotKnow) {
+  for (const float unknown : {50.0F, std::numeric_limits<float>::quiet_NaN()}) {
+    for (const bool greedy : {true, false}) {
+      auto tokens = [&](Backend& backend) {
+        std::mt19937 random(9);
+        std::vector<float> logits = random_numbers(random, 8 * 320, 2.0f);
+        for (size_t i = 0; i < logits.size(); ++i) logits[i] = i % 320 < 300 ? logits[i] : unknown;
+        OpBench bench(backend);
+        bench.set_inputs(8, 320, logits);
+        bench.driver().begin({{0, 1, 2, 3, 4, 5, 6, 7}});
+        std::vector<SampleSpec> specs(8);
+        for (SampleSpec& spec : specs) {
+          spec.known_tokens = 300;
+          spec.temperature = greedy ? 0.0f : 0.9f;
+          spec.seed = static_cast<uint64_t>(&spec - specs.data());
+        }
+        std::vector<int32_t> drawn;
+        const SampledRows rows = bench.ops().sample(bench.input(), specs).value();
+        for (const auto& token : rows) drawn.push_back(token.value().token);
+        return drawn;
+      };
+      auto backend = GetParam().make();
+      ASSERT_TRUE(backend.ok()) << backend.error().to_string();
+      RefBackend reference;
+      const std::vector<int32_t> drawn = tokens(**backend);
+      EXPECT_EQ(drawn, tokens(reference));
+      EXPECT_LT(*std::ranges::max_element(drawn), 300);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, SmallOpsDiff, ::testing::ValuesIn(testing::backend_cases()),
                          [](const auto& info) { return info.param.name; });
 

@@ -205,6 +205,25 @@ TEST(Engine, TheLedgerHasPaddingApart) {
   }
 }
 
+// G17: every row that is drawn knows how many tokens the tokenizer has.
+TEST(Engine, TokensThatTheTokenizerDoesNotKnowAreNotDrawn) {
+  struct RecordingRunner : ScriptedStepRunner {
+    explicit RecordingRunner(std::vector<int32_t>& known_tokens)
+        : ScriptedStepRunner(kVocab, 4096), known_tokens_(known_tokens) {}
+    Result<StepOutput> run(const StepInput& step) override {
+      for (const SampleSpec& spec : step.specs) known_tokens_.push_back(spec.known_tokens);
+      return ScriptedStepRunner::run(step);
+    }
+    std::vector<int32_t>& known_tokens_;
+  };
+  std::vector<int32_t> known_tokens;
+  auto engine = Engine::start(std::make_unique<RecordingRunner>(known_tokens),
+                              {.context_tokens = 256, .known_tokens = kVocab - 20})
+                    .value();
+  ASSERT_TRUE(submit(*engine, request({10, 11})).sink->wait_end());
+  EXPECT_EQ(known_tokens, (std::vector<int32_t>(3, kVocab - 20)));
+}
+
 // A prompt takes many steps; each of them ends a late request, and so does a seat that another has.
 TEST(Engine, ADeadlineEndsARequestInItsPrompt) {
   auto engine = scripted({.context_tokens = 4096, .max_step_rows = 64});

@@ -133,6 +133,26 @@ TEST(SampleRow, NaNAndAFullyBannedRowAreErrors) {
   EXPECT_FALSE(sample_row(row, spec).ok());
 }
 
+// G17: a head may be wider than its tokenizer; what stands there is neither drawn nor scored, whatever asks for it.
+TEST(SampleRow, ATokenThatTheTokenizerDoesNotKnowIsNeverDrawn) {
+  for (const float unknown : {9.0F, kInfinity, std::nanf("")}) {
+    const std::vector<float> logits = {1.0F, 1.2F, unknown, unknown};
+    for (SamplerDialect dialect : kDialects) {
+      SampleSpec spec{.temperature = 0, .dialect = dialect, .top_logprobs = 4, .known_tokens = 2};
+      EXPECT_EQ(support(logits, spec), (std::set<int32_t>{1}));
+      spec.temperature = 2;
+      EXPECT_EQ(support(logits, spec), (std::set<int32_t>{0, 1}));
+      spec.edits = {{.token = 3, .bias = kInfinity}, {.token = 2, .bias = 100, .repetition = 0}};
+      EXPECT_EQ(support(logits, spec), (std::set<int32_t>{0, 1}));
+      std::vector<float> row = logits;
+      const SampledToken sampled = sample_row(row, spec).value();
+      EXPECT_NEAR(std::exp(sampled.top[0].logprob) + std::exp(sampled.top[1].logprob), 1, 1e-6);
+    }
+  }
+  std::vector<float> row = {1.0F, std::nanf(""), 2.0F};
+  EXPECT_FALSE(sample_row(row, {.temperature = 0, .known_tokens = 2}).ok()) << "of a known token";
+}
+
 TEST(SampleRow, ABannedTokenStaysBannedUnderRepetition) {
   for (SamplerDialect dialect : kDialects) {
     SampleSpec spec{

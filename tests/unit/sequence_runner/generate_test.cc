@@ -55,6 +55,14 @@ class Generate : public ::testing::Test {
   std::optional<Tokenizer> tokenizer_;
 };
 
+// G17: this head has 320 logits, and the tokenizer 281 tokens.
+TEST_F(Generate, DrawsNoTokenThatTheTokenizerDoesNotKnow) {
+  const auto known = static_cast<int32_t>(tokenizer_->vocabulary_size());
+  ASSERT_LT(known, model_->decoder().spec().vocab);
+  const Answer drawn = answer(at_most(80));
+  for (int32_t token : drawn.generated.tokens) EXPECT_LT(token, known);
+}
+
 // ENGINE-4: pieces are whole characters, and joined they are the answer up to the stop.
 TEST_F(Generate, TextIsHandedOutOnlyWhenItIsCertain) {
   const Answer whole = answer(at_most(60));
