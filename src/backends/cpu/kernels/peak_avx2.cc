@@ -1,58 +1,25 @@
 #include <immintrin.h>
 
 #include "backends/cpu/kernels/peak.h"
+#include "backends/cpu/kernels/peak_chains.h"
 
 namespace vernier::avx2 {
 namespace {
 
-constexpr int kChains = 12;  // independent accumulators hide the latency; named, so that they stay in registers
-
 int64_t f32_fma(int64_t rounds) {
-  __m256 x = _mm256_set1_ps(0.3F);
-  __m256 a0 = x, a1 = x, a2 = x, a3 = x, a4 = x, a5 = x, a6 = x, a7 = x, a8 = x, a9 = x, a10 = x, a11 = x;
-  auto step = [&x](__m256& a) {
-    a = _mm256_fmadd_ps(x, x, a);
-    asm volatile("" : "+x"(a), "+x"(x));
-  };
-  for (int64_t r = 0; r < rounds; ++r) {
-    step(a0);
-    step(a1);
-    step(a2);
-    step(a3);
-    step(a4);
-    step(a5);
-    step(a6);
-    step(a7);
-    step(a8);
-    step(a9);
-    step(a10);
-    step(a11);
-  }
-  return rounds * kChains * 16;
+  const __m256 x = _mm256_set1_ps(0.3F);
+  return 16 * run_chains(x, x, rounds, [](__m256& a, __m256& x) {
+           a = _mm256_fmadd_ps(x, x, a);
+           asm volatile("" : "+x"(a), "+x"(x));
+         });
 }
 
 int64_t int8_dot(int64_t rounds) {
-  __m256i x = _mm256_set1_epi16(1);
-  __m256i a0 = x, a1 = x, a2 = x, a3 = x, a4 = x, a5 = x, a6 = x, a7 = x, a8 = x, a9 = x, a10 = x, a11 = x;
-  auto step = [&x](__m256i& a) {
-    a = _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_maddubs_epi16(x, x), x));
-    asm volatile("" : "+x"(a), "+x"(x));
-  };
-  for (int64_t r = 0; r < rounds; ++r) {
-    step(a0);
-    step(a1);
-    step(a2);
-    step(a3);
-    step(a4);
-    step(a5);
-    step(a6);
-    step(a7);
-    step(a8);
-    step(a9);
-    step(a10);
-    step(a11);
-  }
-  return rounds * kChains * 64;
+  const __m256i x = _mm256_set1_epi16(1);
+  return 64 * run_chains(x, x, rounds, [](__m256i& a, __m256i& x) {
+           a = _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_maddubs_epi16(x, x), x));
+           asm volatile("" : "+x"(a), "+x"(x));
+         });
 }
 
 uint64_t read(const std::byte* data, size_t size_bytes) {

@@ -1,83 +1,33 @@
 #include <immintrin.h>
 
 #include "backends/cpu/kernels/peak.h"
+#include "backends/cpu/kernels/peak_chains.h"
 
 namespace vernier::avx512 {
 namespace {
 
-constexpr int kChains = 12;  // independent accumulators hide the latency; named, so that they stay in registers
-
 int64_t f32_fma(int64_t rounds) {
-  __m512 x = _mm512_set1_ps(0.3F);
-  __m512 a0 = x, a1 = x, a2 = x, a3 = x, a4 = x, a5 = x, a6 = x, a7 = x, a8 = x, a9 = x, a10 = x, a11 = x;
-  auto step = [&x](__m512& a) {
-    a = _mm512_fmadd_ps(x, x, a);
-    asm volatile("" : "+v"(a), "+v"(x));
-  };
-  for (int64_t r = 0; r < rounds; ++r) {
-    step(a0);
-    step(a1);
-    step(a2);
-    step(a3);
-    step(a4);
-    step(a5);
-    step(a6);
-    step(a7);
-    step(a8);
-    step(a9);
-    step(a10);
-    step(a11);
-  }
-  return rounds * kChains * 32;
+  const __m512 x = _mm512_set1_ps(0.3F);
+  return 32 * run_chains(x, x, rounds, [](__m512& a, __m512& x) {
+           a = _mm512_fmadd_ps(x, x, a);
+           asm volatile("" : "+v"(a), "+v"(x));
+         });
 }
 
 int64_t int8_dot(int64_t rounds) {
-  __m512i x = _mm512_set1_epi8(1);
-  __m512i a0 = x, a1 = x, a2 = x, a3 = x, a4 = x, a5 = x, a6 = x, a7 = x, a8 = x, a9 = x, a10 = x, a11 = x;
-  auto step = [&x](__m512i& a) {
-    a = _mm512_dpbusd_epi32(a, x, x);
-    asm volatile("" : "+v"(a), "+v"(x));
-  };
-  for (int64_t r = 0; r < rounds; ++r) {
-    step(a0);
-    step(a1);
-    step(a2);
-    step(a3);
-    step(a4);
-    step(a5);
-    step(a6);
-    step(a7);
-    step(a8);
-    step(a9);
-    step(a10);
-    step(a11);
-  }
-  return rounds * kChains * 128;
+  const __m512i x = _mm512_set1_epi8(1);
+  return 128 * run_chains(x, x, rounds, [](__m512i& a, __m512i& x) {
+           a = _mm512_dpbusd_epi32(a, x, x);
+           asm volatile("" : "+v"(a), "+v"(x));
+         });
 }
 
 int64_t bf16_dot(int64_t rounds) {
-  __m512 a0 = _mm512_set1_ps(0.3F);
-  auto x = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3E99));
-  __m512 a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0, a7 = a0, a8 = a0, a9 = a0, a10 = a0, a11 = a0;
-  auto step = [&x](__m512& a) {
-    a = _mm512_dpbf16_ps(a, x, x);
-    asm volatile("" : "+v"(a), "+v"(x));
-  };
-  for (int64_t r = 0; r < rounds; ++r) {
-    step(a0);
-    step(a1);
-    step(a2);
-    step(a3);
-    step(a4);
-    step(a5);
-    step(a6);
-    step(a7);
-    step(a8);
-    step(a9);
-    step(a10);
-    step(a11);
-  }
-  return rounds * kChains * 64;
+  const auto x = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3E99));
+  return 64 * run_chains(_mm512_set1_ps(0.3F), x, rounds, [](__m512& a, __m512bh& x) {
+           a = _mm512_dpbf16_ps(a, x, x);
+           asm volatile("" : "+v"(a), "+v"(x));
+         });
 }
 
 uint64_t read(const std::byte* data, size_t size_bytes) {
