@@ -90,13 +90,19 @@ class Served:
         return code
 
 
+def tiny_model(folder):
+    """A checkpoint whose head is wider than its tokenizer."""
+    model = folder / "model"
+    if not model.exists():
+        shutil.copytree(DATA / "models" / "llama", model)
+        shutil.copy(DATA / "tokenizers" / "mini-merges.json", model / "tokenizer.json")
+        (model / "chat_template.jinja").write_text(TEMPLATE)
+    return model
+
+
 class Server(Served):
     def __init__(self, folder, *flags):
-        model = folder / "model"
-        if not model.exists():
-            shutil.copytree(DATA / "models" / "llama", model)
-            shutil.copy(DATA / "tokenizers" / "mini-merges.json", model / "tokenizer.json")
-            (model / "chat_template.jinja").write_text(TEMPLATE)
+        model = tiny_model(folder)
         script = folder / "tiny.json"
         script.write_text(json.dumps({"tokenizer": str(model)} | SCRIPT))
         super().__init__(f"script:{script}", *flags)
@@ -236,6 +242,25 @@ class Serve(unittest.TestCase):
             thread.join()
         self.assertEqual({a["choices"][0]["message"]["content"] for a in answers}, {"one two three"})
         self.assertEqual(len({a["id"] for a in answers}), len(answers))
+
+
+class WideHead(unittest.TestCase):
+    def test_G17_draws_no_token_that_the_tokenizer_does_not_know(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = tiny_model(pathlib.Path(folder))
+            server = Served(str(model))
+            while server.ask("GET", "/health")[0] == 503:
+                time.sleep(0.05)
+            params = {"temperature": 1.7, "max_new_tokens": 100, "ignore_eos": True, "sampling_seed": 3}
+            status, _, content = server.ask("POST", "/generate", {"input_ids": [5, 17, 200, 31], "sampling_params": params})
+            self.assertEqual(status, 200, content)
+            tokens = json.loads(content)["output_ids"]
+            self.assertEqual(server.stop(), 0)
+            tokenizer = json.loads((model / "tokenizer.json").read_text())
+            known = {*tokenizer["model"]["vocab"].values(), *(token["id"] for token in tokenizer["added_tokens"])}
+            self.assertEqual(len(tokens), 100)
+            self.assertEqual([token for token in tokens if token > max(known)], [])
+            self.assertLess(max(known) + 1, json.loads((model / "config.json").read_text())["vocab_size"])
 
 
 class Deadline(unittest.TestCase):

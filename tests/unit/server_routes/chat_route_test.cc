@@ -147,6 +147,17 @@ TEST(ChatRoute, MindsStopStringsAfterMinTokensOnly) {
   EXPECT_EQ(body["choices"][0]["message"]["content"], "ABCDEFGHI");
 }
 
+// H13: an answer that repeats itself is the model's; nothing ends it.
+TEST(ChatRoute, AnAnswerThatRepeatsItselfArrivesWhole) {
+  std::string pieces, whole;
+  for (int i = 0; i < 20; ++i) pieces += R"("| --- ",)", whole += "| --- ";
+  RouteFixture fixture(R"({"tokenizer": "t", "format": "qwen3", "replies": [{"match": "", "pieces": [)" + pieces +
+                       R"("|"]}]})");
+  const json choice = fixture.chat("a table", kTools)->json()["choices"][0];
+  EXPECT_EQ(choice["message"]["content"], whole + "|");
+  EXPECT_EQ(choice["finish_reason"], "stop");
+}
+
 // G16: what a template refuses is the caller's to mend, in the template's words; the next request is served.
 TEST(ChatRoute, PassesOnWhatATemplateRefuses) {
   RouteFixture fixture(kPlainScript);
