@@ -18,6 +18,19 @@ constexpr double kMostBudgetSeconds = 1e6;
 /// Of untuned problems, as many are named.
 constexpr size_t kNamedProblems = 6;
 
+/// Refuses a pin that no product of the model has, at whatever number of rows.
+Status check_pins(std::span<const TunedProblem> problems, std::span<const TacticPin> pins) {
+  for (const TacticPin& pin : pins) {
+    std::vector<std::string> words = pin.words;
+    std::erase_if(words, [](const std::string& word) { return word.starts_with("batch="); });
+    if (std::ranges::none_of(problems, [&](const TunedProblem& one) { return matches_problem(one.problem, words); })) {
+      return invalid_argument("pin '{}' finds no product of this model; vernier explain MODEL tells what there is",
+                              pin.text);
+    }
+  }
+  return {};
+}
+
 std::string fact_of(const Problem& problem, std::string_view name) {
   const auto found = std::ranges::find(problem.facts, name, &Problem::Fact::name);
   return found == problem.facts.end() ? "?" : found->value;
@@ -87,7 +100,12 @@ Result<TuneRequest> TuneFlags::request() const {
 }
 
 Status TuneFlags::settle(Backend& backend, std::span<const DecoderPart> parts, TacticStore* store) const {
+  if (tune == "off" && (budget != TuneFlags().budget || most_bytes != TuneFlags().most_bytes)) {
+    log_warning("--tune-budget and --tune-memory change nothing with --tune=off: nothing is measured");
+  }
   if (store == nullptr) return {};
+  TRY_BIND(const TacticUse use, this->use());
+  if (!use.pins.empty()) TRY_STATUS(check_pins(list_problems(backend, parts), use.pins));
   if (tune != "off") {
     TRY_BIND(TuneRequest request, this->request());
     TRY_BIND(const TuneReport report, tune_with_progress(backend, parts, *store, std::move(request)));

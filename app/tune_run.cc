@@ -168,6 +168,8 @@ Status run_tune_model(const TuneRunFlags& flags, const std::vector<std::string>&
   TRY_STATUS(check_kept(places));
   ModelFlags loading = flags.model;
   loading.tune.tune = "off";
+  loading.tune.budget = TuneFlags().budget;
+  loading.tune.most_bytes = TuneFlags().most_bytes;
   TRY_BIND(const bool encoder, names_encoder(loading));
   if (encoder) {
     TRY_BIND(std::unique_ptr<LoadedEncoder> model, load_encoder_for(loading));

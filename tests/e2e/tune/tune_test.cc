@@ -282,12 +282,21 @@ TEST_F(TuneProgram, APinIsAChoiceOfOnesOwn) {
   EXPECT_NE(wrong.exit_code, 0);
   EXPECT_THAT(wrong.output, HasSubstr("pin 'linear => nothing' for linear("));
   EXPECT_EQ(run("explain " + model + " --tune-pin linear").exit_code, 2);
+  const Outcome elsewhere = run("explain " + model + " --tune-pin 'linear[9x9] batch=1 => " + stream + "'");
+  EXPECT_EQ(elsewhere.exit_code, 2);
+  EXPECT_THAT(elsewhere.output, HasSubstr("finds no product of this model"));
   const nlohmann::json pinned = json("--threads 2 explain --numerics exact " + model +
                                      " --tune-pin 'linear batch=1 => " + stream + " chunk_panels=2'");
   int taken = 0;
   for (const nlohmann::json& line : pinned)
     taken += line["kernel"] == stream && line["parameters"]["chunk_panels"] == "2";
   EXPECT_GT(taken, 0) << fixed;
+}
+
+TEST_F(TuneProgram, ATimeToMeasureInIsNothingWhereNothingIsMeasured) {
+  const std::string logits = logits_of(testing::tiny_model("llama"));
+  EXPECT_THAT(run(logits + " --tune-budget 5s").output, HasSubstr("--tune-budget and --tune-memory change nothing"));
+  EXPECT_THAT(run(logits + " --tune missing --tune-budget 5s").output, Not(HasSubstr("change nothing")));
 }
 
 TEST_F(TuneProgram, WordsThatAreNoModelNameTheFormThatWasMeant) {
