@@ -174,6 +174,7 @@ ExitCode run_program(const std::function<void(CLI::App&)>& add_commands, std::ve
     if (Status status = apply_config_file(app, path); !status.ok()) return fail(status.error());
   }
   arguments = canonical_arguments(app, std::move(arguments));
+  if (const auto wrong = find_flag_beside_form(app, arguments)) return usage_error(wrong->message, wrong->command);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {

@@ -227,15 +227,6 @@ Status run_tune_why(const TuneListFlags& flags) {
   return {};
 }
 
-/// What stands before a form is of `tune MODEL`, and changes nothing about the form.
-void refuse_before_form(const CLI::App& command, const CLI::App& form) {
-  for (const CLI::Option* option : command.get_options()) {
-    if (option->count() == 0) continue;
-    throw CLI::ValidationError(option->get_name(),
-                               "is of tune MODEL; what it may have meant goes after " + form.get_name());
-  }
-}
-
 }  // namespace
 
 void add_tune_command(CLI::App& app) {
@@ -262,10 +253,7 @@ void add_tune_command(CLI::App& app) {
   set_work(*why_form, [why] { return run_tune_why(*why); });
   add_tune_exchange(*command);
   std::vector<std::string> names;
-  for (CLI::App* form : command->get_subcommands({})) {
-    names.push_back(form->get_name());
-    form->preparse_callback([command, form](size_t) { refuse_before_form(*command, *form); });
-  }
+  for (const CLI::App* form : command->get_subcommands({})) names.push_back(form->get_name());
   set_work(*command, [run, command, names]() -> Status {
     return command->get_subcommands().empty() ? run_tune_model(*run, names) : Status();
   });

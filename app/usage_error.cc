@@ -128,4 +128,34 @@ UsageError explain_usage(const CLI::App& app, const CLI::ParseError& error, cons
   return {message + origin(app, message, arguments), name};
 }
 
+std::optional<UsageError> find_flag_beside_form(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto position = command_position(app, arguments);
+  const CLI::App* command = position ? find_command(app, arguments[*position]) : nullptr;
+  if (command == nullptr) return std::nullopt;
+  const CLI::App* form = nullptr;
+  std::vector<std::string> flags;
+  for (size_t i = *position + 1; i < arguments.size() && arguments[i] != "--"; ++i) {
+    if (!arguments[i].starts_with("-")) {
+      if (form == nullptr) form = find_command(*command, arguments[i]);
+      continue;
+    }
+    const std::string flag = arguments[i].substr(0, arguments[i].find('='));
+    flags.push_back(flag);
+    const CLI::Option* option = form != nullptr ? form->get_option_no_throw(flag) : nullptr;
+    if (option == nullptr) option = command->get_option_no_throw(flag);
+    if (option == nullptr) option = app.get_option_no_throw(flag);
+    const bool value_follows = option != nullptr && option->get_items_expected_min() > 0;
+    if (value_follows && flag.size() == arguments[i].size()) ++i;
+  }
+  if (form == nullptr) return std::nullopt;
+  for (const std::string& flag : flags) {
+    if (form->get_option_no_throw(flag) != nullptr || app.get_option_no_throw(flag) != nullptr) continue;
+    if (command->get_option_no_throw(flag) == nullptr) continue;
+    const std::string name = command->get_name() + " " + form->get_name();
+    return UsageError{fmt::format("{} is of vernier {} MODEL; {} does not take it", flag, command->get_name(), name),
+                      name};
+  }
+  return std::nullopt;
+}
+
 }  // namespace vernier

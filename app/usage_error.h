@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,5 +15,9 @@ struct UsageError {
 
 /// Of the error that parsing `arguments` (in our spelling) ended with.
 UsageError explain_usage(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments);
+
+/// A command's own flag beside one of its forms (`bench --numerics exact serve`), where it would be read and change
+/// nothing.
+std::optional<UsageError> find_flag_beside_form(const CLI::App& app, const std::vector<std::string>& arguments);
 
 }  // namespace vernier

@@ -200,6 +200,20 @@ TEST_F(Program, AFormOfACommandTakesItsFlagsFromTheFile) {
   EXPECT_THAT(error_, HasSubstr("unknown key of [form]: deap; did you mean deep?"));
 }
 
+TEST_F(Program, AFormRefusesTheFlagsOfItsCommand) {
+  for (const std::vector<std::string>& typed : {std::vector<std::string>{"try", "form", "--top-k", "3"},
+                                                {"try", "--top-k=3", "form"},
+                                                {"try", "form", "--fast"}}) {
+    EXPECT_EQ(run(typed), ExitCode::kUsage) << typed[2];
+    EXPECT_THAT(error_, HasSubstr("is of vernier try MODEL; try form does not take it"));
+    EXPECT_THAT(error_, HasSubstr("vernier try form --help says more"));
+  }
+  EXPECT_EQ(run({"try", "form", "--deep", "2", "--threads", "1"}), ExitCode::kSuccess) << error_;
+  EXPECT_EQ(run({"try", "--stop", "form"}), ExitCode::kSuccess) << "a value: " << error_;
+  ::setenv("VERNIER_ARG_TOP_K", "3", 1);
+  EXPECT_EQ(run({"try", "form"}), ExitCode::kSuccess) << "meant for every command: " << error_;
+}
+
 TEST_F(Program, AConfigurationFileIsReadStrictly) {
   EXPECT_EQ(run({"try", "--config", config("\n[try]\ntop-q = 1\n")}), ExitCode::kUsage);
   EXPECT_THAT(error_, HasSubstr(".toml:3: unknown key of [try]: top-q; did you mean top-k?"));
