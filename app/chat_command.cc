@@ -80,7 +80,7 @@ class Conversation {
 
 Status chat(const ChatFlags& flags) {
   if (global_options().json) return invalid_argument("--json: a conversation has no JSON form; use vernier run --json");
-  TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
+  TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model, flags.sampling.deterministic));
   TRY_BIND(const Tokenizer* tokenizer, model->tokenizer());
   TRY_BIND(const ChatTemplate* chat_template, model->chat_template());
   if (chat_template == nullptr) {

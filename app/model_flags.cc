@@ -141,10 +141,11 @@ std::vector<DecoderPart> parts_of(const LoadedEncoder& model) {
 }
 
 template <class Model>
-Result<std::unique_ptr<Model>> load_as(const ModelFlags& flags) {
+Result<std::unique_ptr<Model>> load_as(const ModelFlags& flags, bool same_rows) {
   TRY_BIND(std::string path, find_model(flags.model));
   LoadOptions options;
   TRY_BIND(options.backend, flags.backend_options());
+  options.backend.same_rows = same_rows;
   if (!flags.quantization.empty()) {
     TRY_BIND(QuantTarget target, find_quant_target("--quantization", flags.quantization));
     options.quantise = QuantiseRequest{std::move(target), flags.quantize_head, flags.keep, false,
@@ -167,12 +168,12 @@ Result<std::unique_ptr<Model>> load_as(const ModelFlags& flags) {
 
 }  // namespace
 
-Result<std::unique_ptr<LoadedModel>> load_for(const ModelFlags& flags) {
-  return load_as<LoadedModel>(flags);
+Result<std::unique_ptr<LoadedModel>> load_for(const ModelFlags& flags, bool same_rows) {
+  return load_as<LoadedModel>(flags, same_rows);
 }
 
-Result<std::unique_ptr<LoadedEncoder>> load_encoder_for(const ModelFlags& flags) {
-  return load_as<LoadedEncoder>(flags);
+Result<std::unique_ptr<LoadedEncoder>> load_encoder_for(const ModelFlags& flags, bool same_rows) {
+  return load_as<LoadedEncoder>(flags, same_rows);
 }
 
 Result<bool> names_encoder(const ModelFlags& flags) {

@@ -55,8 +55,9 @@ struct ModelFlags {
 };
 
 /// Opens MODEL, loads it with the program's threads and instruction set, and shows progress where that takes long.
-Result<std::unique_ptr<LoadedModel>> load_for(const ModelFlags& flags);
-Result<std::unique_ptr<LoadedEncoder>> load_encoder_for(const ModelFlags& flags);
+/// `same_rows`: answers are to repeat, see BackendOptions.
+Result<std::unique_ptr<LoadedModel>> load_for(const ModelFlags& flags, bool same_rows = false);
+Result<std::unique_ptr<LoadedEncoder>> load_encoder_for(const ModelFlags& flags, bool same_rows = false);
 /// Whether MODEL is an encoder.
 Result<bool> names_encoder(const ModelFlags& flags);
 

@@ -61,7 +61,7 @@ double rate(size_t tokens, int64_t ns) {
 
 Status run(const RunFlags& flags) {
   TRY_BIND(std::string prompt, prompt_of(flags));
-  TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model));
+  TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(flags.model, flags.sampling.deterministic));
   TRY_BIND(const Tokenizer* tokenizer, model->tokenizer());
   TRY_BIND(GenerateOptions options, flags.sampling.options(*model));
   TRY_BIND(std::vector<int32_t> ids, encode_prompt(*model, flags, prompt));

@@ -214,14 +214,14 @@ Result<std::shared_ptr<const ServedModel>> open_model(const ServeFlags& flags, M
     TRY_BIND(const bool encoder, names_encoder(flags.model));
     if (encoder) {
       TRY_STATUS(refuse_idle_flags(flags.model, scripted));
-      TRY_BIND(std::shared_ptr<LoadedEncoder> model, load_encoder_for(flags.model));
+      TRY_BIND(std::shared_ptr<LoadedEncoder> model, load_encoder_for(flags.model, flags.deterministic));
       const std::vector<KernelFallback> fallbacks = kernel_fallbacks(*model);
       TRY_STATUS(flags.model.check_fallbacks(fallbacks));
       count_fallbacks(registry, options.names.front(), fallbacks);
       count_untuned(registry, options.names.front(), {model, &model->backend()});
       return serve_encoder(std::move(model), options);
     }
-    TRY_BIND(std::shared_ptr<LoadedModel> model, load_for(flags.model));
+    TRY_BIND(std::shared_ptr<LoadedModel> model, load_for(flags.model, flags.deterministic));
     TRY_BIND(options.engine.context_tokens, flags.model.context_tokens(model->decoder().spec()));
     TRY_BIND(options.cache, flags.model.cache_options());
     TRY_BIND(const CachePlan cache, model->plan_cache(options.cache));

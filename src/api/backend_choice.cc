@@ -43,7 +43,9 @@ Result<std::unique_ptr<Backend>> make_backend(const BackendOptions& options) {
     return CpuBackend::make({.threads = options.threads, .isa = options.isa, .numerics = options.numerics});
   }
   if (options.name == "reference") return std::unique_ptr<Backend>(std::make_unique<RefBackend>());
-  if (options.name == "cuda") return make_cuda_backend({.device = options.device, .numerics = options.numerics});
+  if (options.name == "cuda") {
+    return make_cuda_backend({.device = options.device, .numerics = options.numerics, .same_rows = options.same_rows});
+  }
   if (options.name == "mlx") return make_absent_backend(options.name);
   return invalid_argument("backend '{}' is unknown; expected auto, cpu, cuda, mlx or reference", options.name);
 }

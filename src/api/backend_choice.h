@@ -15,6 +15,7 @@ struct BackendOptions {
   std::string isa;           ///< of the CPU backend; empty: the best that the machine has
   int device = 0;            ///< of the CUDA backend
   Numerics numerics = Numerics::kFast;
+  bool same_rows = false;  ///< a row is the same to the bit alone and in a crowd, at any price; see CudaOptions
 };
 
 /// The one place that names backends. Refuses what this build or this machine does not have, with what to use instead.

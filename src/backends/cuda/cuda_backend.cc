@@ -14,18 +14,18 @@ namespace vernier {
 
 Result<std::unique_ptr<Backend>> CudaBackend::make(const CudaOptions& options) {
   TRY_BIND(std::unique_ptr<CudaDevice> device, CudaDevice::open(options.device, options.most_bytes));
-  return std::unique_ptr<Backend>(new CudaBackend(std::move(device), options.numerics));
+  return std::unique_ptr<Backend>(new CudaBackend(std::move(device), options));
 }
 
 Features CudaBackend::features() const {
   const cuda::DeviceFacts& facts = device_->facts();
   return {fmt::format("{}, {} multiprocessors", facts.name, facts.multiprocessors),
-          fmt::format("sm{}{}", facts.major, facts.minor), 1, numerics_};
+          fmt::format("sm{}{}", facts.major, facts.minor), 1, options_.numerics};
 }
 
 Result<std::shared_ptr<const PackedMatrix>> CudaBackend::pack(std::span<const QTensor> segments, PackUse use) {
   TRY_STATUS(device_->use());
-  const Numerics numerics = use == PackUse::kRouter ? Numerics::kExact : numerics_;
+  const Numerics numerics = use == PackUse::kRouter ? Numerics::kExact : options_.numerics;
   TRY_BIND(std::shared_ptr<const CudaMatrix> matrix, CudaMatrix::make(*device_, segments, numerics));
   return std::shared_ptr<const PackedMatrix>(std::move(matrix));
 }
@@ -49,7 +49,7 @@ Result<std::unique_ptr<Ops>> CudaBackend::make_ops(KvStore& kv, int64_t max_rows
   if (const Reason reason = judge_product_rows(1, max_rows); reason.code != ReasonCode::kChosen) {
     return unsupported("steps of {} rows: {}", max_rows, reason.detail);
   }
-  return std::unique_ptr<Ops>(std::make_unique<CudaOps>(*device_, *store, max_rows));
+  return std::unique_ptr<Ops>(std::make_unique<CudaOps>(*device_, *store, max_rows, options_));
 }
 
 std::vector<Choice> CudaBackend::explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const {

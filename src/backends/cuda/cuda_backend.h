@@ -28,11 +28,11 @@ class CudaBackend final : public Backend {
   Result<double> measure_library_products() override;
 
  private:
-  CudaBackend(std::unique_ptr<CudaDevice> device, Numerics numerics)
-      : device_(std::move(device)), numerics_(numerics) {}
+  CudaBackend(std::unique_ptr<CudaDevice> device, const CudaOptions& options)
+      : device_(std::move(device)), options_(options) {}
 
   std::unique_ptr<CudaDevice> device_;
-  Numerics numerics_;
+  CudaOptions options_;
 };
 
 }  // namespace vernier

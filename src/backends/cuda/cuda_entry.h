@@ -12,6 +12,11 @@ struct CudaOptions {
   int device = 0;
   int64_t most_bytes = 0;  ///< of device memory; 0: all that there is
   Numerics numerics = Numerics::kFast;
+  /// A row is the same to the bit alone and in a crowd, under fast numerics, too: no kernel that only many rows of a
+  /// step may take and that adds in an order of its own.
+  bool same_rows = false;
+  /// Whether such kernels may be chosen.
+  bool own_orders() const { return numerics == Numerics::kFast && !same_rows; }
 };
 
 /// Whether this build has kernels for GPUs (VERNIER_CUDA); linked from entry/built.cc or entry/not_built.cc.

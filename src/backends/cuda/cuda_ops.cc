@@ -19,10 +19,11 @@ bool takes_largest(const SampleSpec& spec) {
 
 }  // namespace
 
-CudaOps::CudaOps(CudaDevice& device, CudaKvStore& kv, int64_t max_rows)
+CudaOps::CudaOps(CudaDevice& device, CudaKvStore& kv, int64_t max_rows, const CudaOptions& options)
     : device_(device),
       kv_(kv),
       max_rows_(max_rows),
+      options_(options),
       step_(device, queue_),
       products_(device, queue_),
       attention_(device, queue_, step_, products_),

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "backends/cuda/cuda_attention.h"
+#include "backends/cuda/cuda_entry.h"
 #include "backends/cuda/cuda_experts.h"
 #include "backends/cuda/cuda_kv.h"
 #include "backends/cuda/cuda_step.h"
@@ -17,7 +18,7 @@ namespace vernier {
 /// outlive it.
 class CudaOps final : public Ops, private ActivationOwner {
  public:
-  CudaOps(CudaDevice& device, CudaKvStore& kv, int64_t max_rows);
+  CudaOps(CudaDevice& device, CudaKvStore& kv, int64_t max_rows, const CudaOptions& options);
   ~CudaOps() override { queue_.send(); }
 
   void begin(const StepView& step) override;
@@ -86,6 +87,7 @@ class CudaOps final : public Ops, private ActivationOwner {
   CudaDevice& device_;
   CudaKvStore& kv_;
   int64_t max_rows_;
+  CudaOptions options_;
   LaunchQueue queue_{device_};
   CudaStep step_;
   CudaProducts products_;
