@@ -25,9 +25,9 @@ struct BackendCase {
   Result<std::unique_ptr<Backend>> make() const {
     if (name == "reference") return std::unique_ptr<Backend>(std::make_unique<RefBackend>());
 #ifdef VERNIER_TEST_CUDA
-    if (name.starts_with("cuda") || requested_backend() == "cuda") return {
-        return make_cuda_backend({.numerics = numerics, .same_rows = same_rows});
-      }
+    if (name.starts_with("cuda") || requested_backend() == "cuda") {
+      return make_cuda_backend({.numerics = numerics, .same_rows = same_rows});
+    }
 #endif
     if (!requested_backend().empty()) return unsupported("this build's tests have no backend {}", requested_backend());
     return CpuBackend::make({.threads = threads, .isa = requested_isa(), .numerics = numerics});
