@@ -27,6 +27,11 @@ void TuneStoreFlags::add_to(CLI::App& command) {
       ->allow_extra_args(false);
 }
 
+void TuneStoreFlags::write_to(const std::string& folder) {
+  std::erase_if(stores, [](const std::string& store) { return !store.ends_with(kReadOnly); });
+  stores.push_back(folder);
+}
+
 Result<TunePlaces> tune_places(const TuneStoreFlags& flags) {
   TunePlaces places;
   for (const std::string& given : flags.stores) {

@@ -16,6 +16,8 @@ struct TuneStoreFlags {
   std::vector<std::string> stores;
 
   void add_to(CLI::App& command);
+  /// This folder in place of the one that was written; those that are only read stay.
+  void write_to(const std::string& folder);
 };
 
 /// Where tactics lie: the user's folder, and those beneath it that are only read.

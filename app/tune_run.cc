@@ -98,32 +98,54 @@ void print_summary(const TuneReport& report, const std::string& store) {
   fmt::print("not measured: attention and what is done row by row, which have no candidates to choose among\n");
 }
 
-Status tell_tuned(const TuneReport& report, const TuneRunFlags& flags) {
-  TRY_BIND(const TunePlaces places, tune_places(flags.model.tune.store));
-  if (global_options().json) {
-    nlohmann::json problems = nlohmann::json::array();
-    for (const TunedProblem& one : report.problems) problems.push_back(tuned_json(one));
-    fmt::print("{}\n", nlohmann::json{{"store", places.user.string()},
-                                      {"elapsed_ns", report.elapsed_ns},
-                                      {"mean_gain", report.mean_gain()},
-                                      {"problems", std::move(problems)}}
-                           .dump(2));
-    return {};
-  }
-  if (report.count(State::kMeasured) > 0) print_measured(report);
-  print_rest(report);
-  print_summary(report, places.user.string());
-  return {};
+/// What was found of one model.
+struct TunedModel {
+  std::string model;
+  std::string store;
+  TuneReport report;
+};
+
+nlohmann::json tuned_json(const TunedModel& tuned) {
+  nlohmann::json problems = nlohmann::json::array();
+  for (const TunedProblem& one : tuned.report.problems) problems.push_back(tuned_json(one));
+  return {{"model", tuned.model},
+          {"store", tuned.store},
+          {"elapsed_ns", tuned.report.elapsed_ns},
+          {"mean_gain", tuned.report.mean_gain()},
+          {"problems", std::move(problems)}};
+}
+
+void print_tuned(const TunedModel& tuned) {
+  if (tuned.report.count(State::kMeasured) > 0) print_measured(tuned.report);
+  print_rest(tuned.report);
+  print_summary(tuned.report, tuned.store);
 }
 
 template <class Model>
-Status tune_loaded(const TuneRunFlags& flags, const Model& model, std::vector<DecoderPart> parts) {
+Result<TuneReport> tune_loaded(const ModelFlags& flags, const Model& model, std::vector<DecoderPart> parts) {
   if (model.tactics() == nullptr) {
     return unsupported("the {} backend measures no tactics; cpu does", model.backend().name());
   }
-  TRY_BIND(TuneRequest request, flags.model.tune.request());
-  TRY_BIND(const TuneReport report, tune_with_progress(model.backend(), parts, *model.tactics(), std::move(request)));
-  return tell_tuned(report, flags);
+  TRY_BIND(TuneRequest request, flags.tune.request());
+  return tune_with_progress(model.backend(), parts, *model.tactics(), std::move(request));
+}
+
+Result<TunedModel> tune_one_model(const ModelFlags& flags) {
+  TRY_BIND(const TunePlaces places, tune_places(flags.tune.store));
+  TunedModel tuned{flags.model, places.user.string(), {}};
+  ModelFlags loading = flags;
+  loading.tune.tune = "off";
+  loading.tune.budget = TuneFlags().budget;
+  loading.tune.most_bytes = TuneFlags().most_bytes;
+  TRY_BIND(const bool encoder, names_encoder(loading));
+  if (encoder) {
+    TRY_BIND(std::unique_ptr<LoadedEncoder> model, load_encoder_for(loading));
+    TRY_BIND(tuned.report, tune_loaded(flags, *model, model->encoder().parts()));
+  } else {
+    TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(loading));
+    TRY_BIND(tuned.report, tune_loaded(flags, *model, model->decoder().parts()));
+  }
+  return tuned;
 }
 
 /// Asked before anything is measured: whether what is measured will be kept.
@@ -154,6 +176,11 @@ void TuneRunFlags::add_to(CLI::App& command) {
   model.tune.add_to(command);
   command.get_option("MODEL")->required(false);  // a form takes its place
   command.add_option("--budget", model.tune.budget, "The same as --tune-budget");
+  command.add_option("--draft", draft,
+                     "A second model, which drafts for the first: tuned after it, with the same flags and a budget of "
+                     "its own");
+  command.add_option("--draft-store", draft_store,
+                     "With --draft: where its tactics are kept (default: with the first's)");
 }
 
 Status run_tune_model(const TuneRunFlags& flags, const std::vector<std::string>& forms) {
@@ -163,20 +190,31 @@ Status run_tune_model(const TuneRunFlags& flags, const std::vector<std::string>&
   if (const Result<std::string> found = find_model(flags.model.model); !found.ok()) {
     return no_such_model(found.error(), flags.model.model, forms);
   }
-  TRY_STATUS(flags.model.tune.request());
-  TRY_BIND(const TunePlaces places, tune_places(flags.model.tune.store));
-  TRY_STATUS(check_kept(places));
-  ModelFlags loading = flags.model;
-  loading.tune.tune = "off";
-  loading.tune.budget = TuneFlags().budget;
-  loading.tune.most_bytes = TuneFlags().most_bytes;
-  TRY_BIND(const bool encoder, names_encoder(loading));
-  if (encoder) {
-    TRY_BIND(std::unique_ptr<LoadedEncoder> model, load_encoder_for(loading));
-    return tune_loaded(flags, *model, model->encoder().parts());
+  std::vector<ModelFlags> models = {flags.model};
+  if (!flags.draft.empty()) {
+    TRY_STATUS(find_model(flags.draft));
+    models.push_back(flags.model);
+    models.back().model = flags.draft;
+    if (!flags.draft_store.empty()) models.back().tune.store.write_to(flags.draft_store);
+  } else if (!flags.draft_store.empty()) {
+    return invalid_argument("--draft-store {} needs --draft MODEL", flags.draft_store);
   }
-  TRY_BIND(std::unique_ptr<LoadedModel> model, load_for(loading));
-  return tune_loaded(flags, *model, model->decoder().parts());
+  for (const ModelFlags& one : models) {
+    TRY_STATUS(one.tune.request());
+    TRY_BIND(const TunePlaces places, tune_places(one.tune.store));
+    TRY_STATUS(check_kept(places));
+  }
+  nlohmann::json told = nlohmann::json::array();
+  for (const ModelFlags& one : models) {
+    // One after the other: the first is gone from memory before the second comes.
+    TRY_BIND(const TunedModel tuned, tune_one_model(one));
+    told.push_back(tuned_json(tuned));
+    if (global_options().json) continue;
+    if (models.size() > 1) fmt::print("{} {}\n", &one == &models.front() ? "model" : "draft", one.model);
+    print_tuned(tuned);
+  }
+  if (global_options().json) fmt::print("{}\n", (models.size() > 1 ? told : told.front()).dump(2));
+  return {};
 }
 
 Result<std::vector<Problem>> problems_of_model(const std::string& model) {

@@ -20,8 +20,14 @@ constexpr int64_t kTunedSteps[] = {1, 512, 8, 64, 2, 4, 16, 32, 128, 256, 1024};
 constexpr int64_t kMostHeadRows = 16;
 constexpr int64_t kLeastProblemNs = 50'000'000;
 constexpr int64_t kMostProblemNs = 4'000'000'000;
-/// A problem may take as many times its share of what is left: most are decided sooner.
+/// A problem may take as many times its share of what is left, and half of it at most: most are decided sooner.
 constexpr int64_t kShares = 3;
+
+/// Of the time that is left for so many problems, that of the first.
+int64_t share_of(int64_t left_ns, int64_t problems) {
+  const int64_t most = problems == 1 ? left_ns : left_ns / 2;
+  return std::clamp(std::min(left_ns / problems * kShares, most), kLeastProblemNs, kMostProblemNs);
+}
 
 /// A problem and where it is met.
 struct MetProblem {
@@ -134,8 +140,7 @@ Result<TuneReport> tune_model(Backend& backend, std::span<const DecoderPart> par
     if (request.on_progress) request.on_progress(done, total);
     const int64_t left_ns = request.budget_ns - watch.elapsed_ns();
     if (left_ns <= 0) break;
-    const int64_t share = std::clamp(left_ns / (total - done) * kShares, kLeastProblemNs, kMostProblemNs);
-    TRY_STATUS(tune_one(backend, store, request, share, *wanted[static_cast<size_t>(done)]));
+    TRY_STATUS(tune_one(backend, store, request, share_of(left_ns, total - done), *wanted[static_cast<size_t>(done)]));
   }
   if (request.on_progress) request.on_progress(total, total);
   TRY_STATUS(backend.refresh_tactics());

@@ -4,23 +4,37 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
+
+#include "base/random.h"
 
 namespace vernier {
 namespace {
 
-/// So much slower after so few rounds, and no more time is spent on it.
-constexpr int64_t kHopelessRounds = 3;
+/// So much slower in each of so few rounds, and no more time is spent on it.
+constexpr int64_t kHopelessRounds = 5;
 constexpr double kHopeless = 1.25;
+/// What a problem has at least, whatever the budget.
+constexpr int64_t kFirstRounds = 3;
+/// After so many rounds it is asked again whether all is clear: asking after each would find in the noise what it looks
+/// for.
+constexpr int64_t next_look(int64_t round) {
+  return round + round / 2;
+}
 /// Of a normal distribution, the distance between the quartiles over its standard deviation, and the error of a median
 /// over that of a mean.
 constexpr double kQuartiles = 1.349;
 constexpr double kMedianError = 1.2533;
-/// How many standard errors ahead is clearly ahead; and the least share of the rounds that it was ahead in.
-constexpr double kClearErrors = 4;
-constexpr double kClearShare = 0.9;
-/// A leader's rival may be slower by this many times the least lead and still count as tied when time is up.
-constexpr double kTieMargin = 2;
+constexpr double kDoubt = 12;
+/// How many standard errors are sure: of who is dropped, again and again asked, and of a tie, which is asked for once.
+constexpr double kClearErrors = 3.5;
+constexpr double kTieErrors = 2.5;
+/// Of the most that a tie may take, what is no lead.
+constexpr double kNoLead = 0.25;
+/// A machine's mood lasts for many rounds: parts of them, one after the other, tell what one round after another hides.
+constexpr size_t kParts = 8;
+constexpr size_t kLeastPart = 4;  ///< rounds
 
 double quantile(std::vector<double>& sorted, double share) {
   const double at = share * static_cast<double>(sorted.size() - 1);
@@ -39,6 +53,28 @@ Spread spread_of(std::vector<double> values) {
   return {quantile(values, 0.5), quantile(values, 0.75) - quantile(values, 0.25)};
 }
 
+/// Of the median of values that do not hang together. What few of them tell of their own spread is doubtful, too.
+double median_error(double quartiles, size_t count) {
+  const auto values = static_cast<double>(count);
+  return kMedianError * quartiles / kQuartiles / std::sqrt(values) * (1 + kDoubt / values);
+}
+
+/// Of the median of values in the order of time, by how medians of parts of them differ.
+double error_by_parts(std::span<const double> values) {
+  double sum = 0, squares = 0;
+  for (size_t part = 0; part < kParts; ++part) {
+    const size_t begin = values.size() * part / kParts, end = values.size() * (part + 1) / kParts;
+    const double median =
+        spread_of({values.begin() + static_cast<ptrdiff_t>(begin), values.begin() + static_cast<ptrdiff_t>(end)})
+            .median;
+    sum += median;
+    squares += median * median;
+  }
+  constexpr auto kCount = static_cast<double>(kParts);
+  const double variance = std::max(0.0, (squares - sum * sum / kCount) / (kCount - 1));
+  return std::sqrt(variance / kCount);
+}
+
 struct Racer {
   const Contender* contender = nullptr;
   std::vector<double> times;  // of each round that it ran in
@@ -51,24 +87,24 @@ struct Racer {
 
 /// A racer beside the leader, of the rounds that both ran in.
 struct Gap {
-  double ratio = 1;  ///< of its time to the leader's
-  double error = 0;  ///< standard error of it
-  double share = 0;  ///< of the rounds in which it was slower
-  int64_t rounds = 0;
+  double ratio = 1;     ///< of its time to the leader's
+  double error = 0;     ///< of that, one standard error
+  bool in_each = true;  ///< it was slower in each round
 };
 
 Gap gap_of(const Racer& racer, const Racer& leader) {
   const size_t rounds = std::min(racer.times.size(), leader.times.size());
   std::vector<double> ratios;
-  double slower = 0;
+  Gap gap;
   for (size_t i = 0; i < rounds; ++i) {
     ratios.push_back(racer.times[i] / leader.times[i]);
-    slower += ratios.back() > 1 ? 1 : 0;
+    gap.in_each = gap.in_each && ratios.back() > 1;
   }
   const Spread spread = spread_of(ratios);
-  const auto count = static_cast<double>(rounds);
-  return {spread.median, kMedianError * spread.quartiles / kQuartiles / std::sqrt(count), slower / count,
-          static_cast<int64_t>(rounds)};
+  gap.ratio = spread.median;
+  gap.error = median_error(spread.quartiles, rounds);
+  if (rounds >= kParts * kLeastPart) gap.error = std::max(gap.error, error_by_parts(ratios));
+  return gap;
 }
 
 class Race {
@@ -80,13 +116,20 @@ class Race {
   Result<Measured> run() {
     for (Racer& racer : racers_) check(racer);
     if (live() == 0) return nobody();
-    const int64_t end_ns = rules_.now_ns() + rules_.budget_ns;
+    const int64_t start_ns = rules_.now_ns();
+    int64_t look = rules_.least_rounds;
     for (int64_t round = 1; round <= rules_.most_rounds; ++round) {
       run_round(round);
       if (live() == 0) return nobody();
-      drop_slower(round);
-      if (is_decided(round)) break;
-      if (round >= kHopelessRounds && rules_.now_ns() >= end_ns) break;
+      if (round == kHopelessRounds) drop_hopeless();
+      const int64_t passed_ns = rules_.now_ns() - start_ns;
+      if (round >= look && passed_ns >= rules_.least_ns) {
+        drop_slower();
+        look = next_look(round);
+        if (is_decided()) break;
+      }
+      if (live() == 1 && round >= rules_.least_rounds) break;
+      if (round >= kFirstRounds && passed_ns >= rules_.budget_ns) break;
     }
     return result();
   }
@@ -111,16 +154,19 @@ class Race {
     if (const Status status = racer.contender->check(); !status.ok()) refuse(racer, status.error());
   }
 
-  /// Each once, another one first each time.
+  /// Each once, in another order each time: none runs after the same one always.
   void run_round(int64_t round) {
-    for (size_t i = 0; i < racers_.size(); ++i) {
-      Racer& racer = racers_[(i + static_cast<size_t>(round)) % racers_.size()];
-      if (!racer.live) continue;
-      const Result<double> time = racer.contender->run();
+    std::vector<std::pair<uint64_t, Racer*>> order;
+    for (Racer& racer : racers_) {
+      if (racer.live) order.emplace_back(fmix64(static_cast<uint64_t>(round << 20) + order.size()), &racer);
+    }
+    std::ranges::sort(order);
+    for (const auto& [place, racer] : order) {
+      const Result<double> time = racer->contender->run();
       if (!time.ok()) {
-        refuse(racer, time.error());
+        refuse(*racer, time.error());
       } else {
-        racer.times.push_back(std::max(*time, 1e-3));
+        racer->times.push_back(std::max(*time, 1e-3));
       }
     }
   }
@@ -133,31 +179,35 @@ class Race {
     return *best;
   }
 
-  void drop_slower(int64_t round) {
-    if (round < kHopelessRounds) return;
+  void drop_hopeless() {
     const Racer& first = leader();
     for (Racer& racer : racers_) {
       if (!racer.live || &racer == &first) continue;
       const Gap gap = gap_of(racer, first);
-      const bool hopeless = gap.ratio > kHopeless && gap.share == 1;
-      if (hopeless || (round >= rules_.least_rounds && is_clear(gap))) racer.live = false;
+      racer.live = gap.ratio <= kHopeless || !gap.in_each;
     }
   }
 
-  bool is_clear(const Gap& gap) const {
-    return gap.ratio > 1 + rules_.least_lead && gap.ratio - kClearErrors * gap.error > 1 && gap.share >= kClearShare;
+  void drop_slower() {
+    const Racer& first = leader();
+    for (Racer& racer : racers_) {
+      if (racer.live && &racer != &first) racer.live = !is_clear(gap_of(racer, first));
+    }
   }
 
-  /// One is left, or those who are left are surely as good as each other.
-  bool is_decided(int64_t round) const {
-    if (live() == 1) return true;
-    if (round < rules_.least_rounds) return false;
+  bool is_clear(const Gap& gap) const { return gap.ratio - kClearErrors * gap.error > 1 + kNoLead * rules_.most_tie; }
+
+  bool is_tied(const Racer& racer, const Racer& first) const {
+    if (&racer == &first) return true;
+    if (!racer.live || std::ssize(racer.times) < rules_.least_rounds) return false;
+    const Gap gap = gap_of(racer, first);
+    return gap.ratio + kTieErrors * gap.error <= 1 + rules_.most_tie;
+  }
+
+  /// Those who are left are surely as good as each other.
+  bool is_decided() const {
     const Racer& first = leader();
-    return std::ranges::all_of(racers_, [&](const Racer& racer) {
-      if (!racer.live || &racer == &first) return true;
-      const Gap gap = gap_of(racer, first);
-      return gap.ratio + kClearErrors * gap.error < 1 + rules_.least_lead;
-    });
+    return std::ranges::all_of(racers_, [&](const Racer& racer) { return !racer.live || is_tied(racer, first); });
   }
 
   Error nobody() const {
@@ -176,7 +226,7 @@ class Race {
     const Racer& first = leader();
     std::vector<const Racer*> leaders;
     for (const Racer& racer : racers_) {
-      if (racer.live && gap_of(racer, first).ratio <= 1 + kTieMargin * rules_.least_lead) leaders.push_back(&racer);
+      if (is_tied(racer, first)) leaders.push_back(&racer);
     }
     const Racer& taken =
         **std::ranges::min_element(leaders, {}, [](const Racer* racer) { return racer->contender->named.to_string(); });
@@ -189,9 +239,9 @@ class Race {
       TriedCandidate tried{racer.contender->named, racer.verdict, racer.detail, time_of(racer)};
       if (tried.verdict.empty()) {
         const bool tied = std::ranges::find(leaders, &racer) != leaders.end();
-        const double ratio = gap_of(racer, taken).ratio;
-        tried.verdict = tied ? "tie" : "slower";
-        tried.detail = fmt::format("{:+.1f} %", 100 * (ratio - 1));
+        const Gap gap = gap_of(racer, taken);
+        tried.verdict = tied ? "tie" : is_clear(gap) ? "slower" : "unclear";
+        tried.detail = fmt::format("{:+.1f} % +- {:.1f} %", 100 * (gap.ratio - 1), 100 * kTieErrors * gap.error);
       }
       measured.others.push_back(std::move(tried));
     }

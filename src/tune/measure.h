@@ -22,8 +22,9 @@ struct MeasureRules {
   int64_t budget_ns = 2'000'000'000;   ///< of one problem; a problem that was begun has at least its first rounds
   int64_t most_bytes = 1'000'000'000;  ///< that a candidate may take
   int64_t least_rounds = 9;            ///< before one may be clearly ahead
-  int64_t most_rounds = 60;            ///< after which those who are left are a tie
-  double least_lead = 0.01;            ///< less is no lead: 0.01 of the leader's time
+  int64_t least_ns = 20'000'000;       ///< the same: what a machine does for a moment favours nobody
+  int64_t most_rounds = 1000;          ///< after which the leader is taken
+  double most_tie = 0.01;              ///< a tie takes none that is slower than the leader by more of its time
   std::function<int64_t()> now_ns = monotonic_ns;
 };
 
@@ -38,9 +39,9 @@ struct Measured {
 };
 
 /// Compares each contender with the reference, then times those that are right in turns, so that whatever slows the
-/// machine down slows all of them, until one is clearly ahead or the leaders are no more than `least_lead` apart: then
-/// the first of these by name and parameters is taken, so that several who measure agree. One that is clearly slower is
-/// not run again. Fails where no contender is right.
+/// machine down slows all of them, until each is either clearly slower than the leader, and not run again, or surely no
+/// more than `most_tie` slower. Of these and the leader the first by name and parameters is taken, so that several who
+/// measure agree. One of which neither is known when time is up is not taken. Fails where no contender is right.
 Result<Measured> measure(const std::vector<Contender>& contenders, const MeasureRules& rules);
 
 }  // namespace vernier

@@ -39,7 +39,7 @@ struct TacticTime {
 /// A candidate beside the one that was taken, and why it was not.
 struct TriedCandidate {
   NamedKernel named;
-  std::string verdict;  ///< "slower", "tie", "failed", "wrong-result", "out-of-memory"
+  std::string verdict;  ///< "slower", "tie", "unclear" when time was up, "failed", "wrong-result", "out-of-memory"
   std::string detail;
   TacticTime time;
 };

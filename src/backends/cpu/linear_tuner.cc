@@ -109,10 +109,9 @@ double LinearTuner::run_cold(const LinearPlan& plan) {
   return static_cast<double>(watch.elapsed_ns());
 }
 
-Result<Measured> LinearTuner::measure(const MeasureRules& rules) {
-  if (needed_bytes() > rules.most_bytes) {
-    return make_error(ErrorCode::kOutOfMemory, "measuring takes {} bytes; {} are allowed", needed_bytes(),
-                      rules.most_bytes);
+Result<std::vector<Contender>> LinearTuner::contenders(int64_t most_bytes) {
+  if (needed_bytes() > most_bytes) {
+    return make_error(ErrorCode::kOutOfMemory, "measuring takes {} bytes; {} are allowed", needed_bytes(), most_bytes);
   }
   make_input();
   const MatrixSegment& segment = matrix_.segments().front();
@@ -124,7 +123,12 @@ Result<Measured> LinearTuner::measure(const MeasureRules& rules) {
     contender.run = [this, plan]() -> Result<double> { return run_cold(plan); };
     contenders.push_back(std::move(contender));
   }
-  return vernier::measure(contenders, rules);
+  return contenders;
+}
+
+Result<Measured> LinearTuner::measure(const MeasureRules& rules) {
+  TRY_BIND(const std::vector<Contender> all, contenders(rules.most_bytes));
+  return vernier::measure(all, rules);
 }
 
 }  // namespace vernier

@@ -19,6 +19,8 @@ class LinearTuner {
   LinearTuner(ThreadPool& pool, const CpuMatrix& matrix, const MatrixSegment& kind, int64_t batch_rows);
 
   Result<Measured> measure(const MeasureRules& rules);
+  /// The candidates, the fixed plan first; they run while this lives. Refused where they take more than `most_bytes`.
+  Result<std::vector<Contender>> contenders(int64_t most_bytes);
   /// What all candidates together take.
   int64_t needed_bytes() const;
 

@@ -250,7 +250,8 @@ TEST(CpuTuner, MeasuresEveryCandidateOfAMatrix) {
         EXPECT_GE(found->time.repeats, 3);
         EXPECT_GT(found->first_ns, 0);
         for (const TriedCandidate& tried : found->others) {
-          EXPECT_TRUE(tried.verdict == "slower" || tried.verdict == "tie") << tried.named.to_string() << tried.detail;
+          EXPECT_TRUE(tried.verdict == "slower" || tried.verdict == "tie" || tried.verdict == "unclear")
+              << tried.named.to_string() << ": " << tried.verdict << ", " << tried.detail;
         }
       }
     }

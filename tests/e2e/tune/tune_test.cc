@@ -262,6 +262,28 @@ TEST_F(TuneProgram, AnswersAreTheSameWithTactics) {
   EXPECT_EQ(testing::bytes_of(home_.path("logits")), numbers);
 }
 
+/// C14: one after the other; afterwards both find all they need, each in its own store.
+TEST_F(TuneProgram, ADraftIsTunedBesideItsModelC14) {
+  const std::string target = testing::tiny_model("llama"), draft = testing::tiny_model("gemma3");
+  const std::string other = home_.path("other");
+  const std::string both = "tune " + target + " --draft " + draft;
+  const nlohmann::json cold = json(both + " --budget 20s --draft-store " + other);
+  ASSERT_EQ(cold.size(), 2U);
+  EXPECT_EQ(cold[0]["model"], target);
+  EXPECT_EQ(cold[1]["store"], other);
+  for (const nlohmann::json& one : cold[1]["problems"]) EXPECT_EQ(one["state"], "measured") << one;
+  EXPECT_EQ(run(logits_of(target) + " --on-untuned error").exit_code, 0);
+  EXPECT_EQ(run(logits_of(draft) + " --on-untuned error --tune-store " + other).exit_code, 0);
+  EXPECT_EQ(run(logits_of(draft) + " --on-untuned error").exit_code, 5);
+  const Outcome warm = run(both + " --budget 20s");
+  EXPECT_THAT(warm.output, AllOf(HasSubstr("model " + target + "\n"), HasSubstr("draft " + draft + "\n"),
+                                 HasSubstr(" 0 measured among 0 candidates")));
+  EXPECT_EQ(run(logits_of(target) + " --on-untuned error").exit_code, 0);
+  EXPECT_EQ(run(logits_of(draft) + " --on-untuned error").exit_code, 0);
+  EXPECT_EQ(run("tune " + target + " --draft " + home_.path("nowhere")).exit_code, 3);
+  EXPECT_EQ(run("tune " + target + " --draft-store " + other).exit_code, 2);
+}
+
 TEST_F(TuneProgram, ATuneAtTheStartMeasuresWhatIsMissing) {
   const std::string ask = logits_of(testing::tiny_model("llama"));
   const Outcome refused = run(ask + " --on-untuned error");
