@@ -22,6 +22,8 @@
 namespace vernier {
 namespace {
 
+/// That wait for the disk together: a process that is killed has done all but its last few hundred.
+constexpr size_t kRecordsAtOnce = 256;
 constexpr int64_t kTuneHourNs = 3600LL * 1'000'000'000;
 
 void print_tune_json(const nlohmann::json& all) {
@@ -129,21 +131,25 @@ Status add_sources(const TuneMergeFlags& flags) {
     TRY_BIND(StoredTactics source, read_tactic_source(path));
     sources.push_back(std::move(source));
   }
-  int64_t added = 0, already = 0, records = 0;
-  for (const StoredTactics& source : sources) records += static_cast<int64_t>(source.records.size());
-  // Each is on the disk before the next: thousands take a while.
-  std::optional<Progress> bar(std::in_place, "adding tactics", records, ProgressUnit::kCount);
+  int64_t already = 0;
+  std::vector<std::string_view> fresh;
   std::vector<TacticFolder::Damage> damaged;
   for (const StoredTactics& source : sources) {
     for (const StoredTactic& stored : source.records) {
-      bar->set(added + already);
       const bool is_new = known.insert(stored.entry.id).second;
-      if (is_new) TRY_STATUS(folder.add(stored.entry.bytes));
-      ++(is_new ? added : already);
+      if (is_new) fresh.emplace_back(stored.entry.bytes);
+      already += is_new ? 0 : 1;
     }
     damaged.insert(damaged.end(), source.damaged.begin(), source.damaged.end());
   }
-  bar.reset();
+  const auto added = std::ssize(fresh);
+  {
+    Progress bar("adding tactics", added, ProgressUnit::kCount);
+    for (size_t at = 0; at < fresh.size(); at += kRecordsAtOnce) {
+      bar.set(static_cast<int64_t>(at));
+      TRY_STATUS(folder.add_all(std::span(fresh).subspan(at, std::min(kRecordsAtOnce, fresh.size() - at))));
+    }
+  }
   if (global_options().json) {
     nlohmann::json names = nlohmann::json::array();
     for (const TacticFolder::Damage& damage : damaged) names.push_back({{"path", damage.name}, {"what", damage.what}});

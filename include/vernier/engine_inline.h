@@ -118,6 +118,7 @@ inline Result<Engine> Engine::open(const std::string& path, const Options& optio
   c.threads = options.threads, c.context_tokens = options.context_tokens;
   c.max_sequences = options.max_sequences, c.max_queue = options.max_queue, c.max_step_rows = options.max_step_rows;
   c.cache_bytes = options.cache_bytes;
+  c.tune = options.tune.c_str(), c.tune_store = options.tune_store.c_str(), c.tune_budget_ms = options.tune_budget_ms;
   c.no_prefix_cache = !options.prefix_cache, c.no_reasoning = !options.parse_reasoning;
   c.no_model_sampling = !options.model_sampling;
   detail::ProgressListener listener{options.on_progress, {}};

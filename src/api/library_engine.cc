@@ -1,6 +1,7 @@
 #include "api/library_engine.h"
 
 #include "api/c_text.h"
+#include "api/library_tactics.h"
 #include "api/library_work.h"
 #include "api/option_words.h"
 #include "api/serve_model.h"
@@ -62,7 +63,10 @@ Result<std::unique_ptr<LibraryEngine>> LibraryEngine::open(const std::string& pa
       options.progress(options.progress_user, progress.done_bytes, progress.total_bytes);
     };
   }
+  TRY_BIND(const LibraryTactics tactics, LibraryTactics::read(options, load.backend));
+  load.tactics = tactics.store;
   TRY_BIND(std::shared_ptr<const LoadedModel> loaded, LoadedModel::load(path, load));
+  TRY_STATUS(tactics.settle(*loaded));
   const int64_t weight_bytes = loaded->weight_bytes();
   TRY_BIND(std::shared_ptr<const ServedModel> served, serve_model(std::move(loaded), serve));
   return std::make_unique<LibraryEngine>(std::move(served), weight_bytes);

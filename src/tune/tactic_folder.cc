@@ -134,6 +134,26 @@ Status write_all(int descriptor, std::string_view bytes, const fs::path& path) {
   return {};
 }
 
+Status flush_file(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return system_error("open", path, errno);
+#ifdef __linux__
+  const int failed = ::syncfs(file.get());  // all that lies beside it, too
+#else
+  const int failed = ::fsync(file.get());
+#endif
+  return failed == 0 ? Status() : Status(system_error("flush", path, errno));
+}
+
+/// So that what the files hold is on the disk before they are named. All lie on one file system.
+Status flush_files(std::span<const std::string> paths) {
+#ifdef __linux__
+  paths = paths.first(std::min<size_t>(paths.size(), 1));
+#endif
+  for (const std::string& path : paths) TRY_STATUS(flush_file(path));
+  return {};
+}
+
 /// So that a name survives a loss of power; a file system that cannot loses no more than the name.
 void flush_folder(const fs::path& folder) {
   const Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -179,7 +199,7 @@ Result<TacticFolder::Contents> TacticFolder::read() const {
   return contents;
 }
 
-Status TacticFolder::write_temporary(std::string_view bytes, std::string& path) const {
+Status TacticFolder::write_temporary(std::string_view bytes, bool flush, std::string& path) const {
   static std::atomic<uint64_t> count = 0;
   const fs::path folder = root_ / "temporary";
   TRY_STATUS(make_folder(folder));
@@ -190,7 +210,7 @@ Status TacticFolder::write_temporary(std::string_view bytes, std::string& path) 
     if (file.get() < 0 && errno == EEXIST) continue;
     if (file.get() < 0) return system_error("make", path, errno);
     Status written = write_all(file.get(), bytes, path);
-    if (written.ok() && ::fsync(file.get()) != 0) written = system_error("flush", path, errno);
+    if (written.ok() && flush && ::fsync(file.get()) != 0) written = system_error("flush", path, errno);
     if (!file.close() && written.ok()) written = system_error("close", path, errno);
     if (!written.ok()) ::unlink(path.c_str());
     return written;
@@ -198,25 +218,46 @@ Status TacticFolder::write_temporary(std::string_view bytes, std::string& path) 
   return make_error(ErrorCode::kInternal, "no free name for a temporary file in {}", folder.string());
 }
 
-Result<std::string> TacticFolder::add(std::string_view bytes) const {
-  std::string id = content_hash(bytes).to_hex();
-  TRY_STATUS(make_folder(records()));
-  std::string temporary;
-  TRY_STATUS(write_temporary(bytes, temporary));
-  // Beside whoever sets aside a damaged file of this name: the two take turns.
-  const auto lock = FolderLock::take(lock_path(), FolderLock::Kind::kShared, kMostLockWaitMs);
+Status TacticFolder::publish(const std::string& temporary, const std::string& id) const {
   const fs::path path = path_of(id);
   int code = ::rename(temporary.c_str(), path.c_str()) == 0 ? 0 : errno;
   if (code == EISDIR) {
     move_to_damaged(id + std::string(kEnding));
     code = ::rename(temporary.c_str(), path.c_str()) == 0 ? 0 : errno;
   }
-  if (code != 0) {
-    ::unlink(temporary.c_str());
-    return system_error("publish", path, code);
-  }
+  if (code == 0) return {};
+  ::unlink(temporary.c_str());
+  return system_error("publish", path, code);
+}
+
+Result<std::string> TacticFolder::add(std::string_view bytes) const {
+  std::string id = content_hash(bytes).to_hex();
+  TRY_STATUS(make_folder(records()));
+  std::string temporary;
+  TRY_STATUS(write_temporary(bytes, true, temporary));
+  // Beside whoever sets aside a damaged file of this name: the two take turns.
+  const auto lock = FolderLock::take(lock_path(), FolderLock::Kind::kShared, kMostLockWaitMs);
+  TRY_STATUS(publish(temporary, id));
   flush_folder(records());
   return id;
+}
+
+Status TacticFolder::add_all(std::span<const std::string_view> all) const {
+  TRY_STATUS(make_folder(records()));
+  std::vector<std::string> temporaries(all.size());
+  Status done;
+  for (size_t i = 0; i < all.size() && done.ok(); ++i) done = write_temporary(all[i], false, temporaries[i]);
+  if (done.ok()) done = flush_files(temporaries);
+  const auto lock = FolderLock::take(lock_path(), FolderLock::Kind::kShared, kMostLockWaitMs);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (done.ok()) {
+      done = publish(temporaries[i], content_hash(all[i]).to_hex());
+    } else if (!temporaries[i].empty()) {
+      ::unlink(temporaries[i].c_str());
+    }
+  }
+  flush_folder(records());
+  return done;
 }
 
 bool TacticFolder::move_to_damaged(const std::string& name) const {

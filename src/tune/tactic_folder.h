@@ -42,6 +42,9 @@ class TacticFolder {
 
   /// Gives the record's id once it is on the disk. One that is there already is right as it is, or is healed by it.
   Result<std::string> add(std::string_view bytes) const;
+  /// Many at once, with one wait for the disk: none is published before all of them are there, whole. On an error, or
+  /// where the process dies, some may be published, each of them right.
+  Status add_all(std::span<const std::string_view> records) const;
   /// Moves what is still damaged to damaged/, under a name that is free; whether it did.
   bool set_aside(const std::string& name) const;
   /// For records whose bytes are what their name says and that are none all the same.
@@ -60,7 +63,8 @@ class TacticFolder {
   std::filesystem::path records() const { return root_ / "records"; }
   std::filesystem::path path_of(const std::string& id) const { return records() / (id + ".json"); }
   std::string lock_path() const { return (root_ / "lock").string(); }
-  Status write_temporary(std::string_view bytes, std::string& path) const;
+  Status write_temporary(std::string_view bytes, bool flush, std::string& path) const;
+  Status publish(const std::string& temporary, const std::string& id) const;
   bool move_to_damaged(const std::string& name) const;
   static int64_t sweep(const std::filesystem::path& folder, int64_t older_than_ns, bool remove = true);
 

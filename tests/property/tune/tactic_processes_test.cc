@@ -112,15 +112,27 @@ class Player {
     return store_.find(tactic_key(tactic.problem)) != nullptr;
   }
 
+  /// One by one, or many at once as an import does.
   bool merge() {
     const TacticFolder to(temp_.path("tactics"));
+    const bool at_once = random_() % 2 == 0;
+    std::map<std::string, int> problems;
+    std::vector<std::string> records;
     for (int i = 0; i < 3; ++i) {
       const int problem = static_cast<int>(random_() % kProblems);
-      const std::string bytes = write_tactic(invent(problem, "AMD EPYC"));
-      journal_.note("begin", content_hash(bytes).to_hex(), problem);
+      records.push_back(write_tactic(invent(problem, "AMD EPYC")));
+      problems[content_hash(records.back()).to_hex()] = problem;
+    }
+    for (const auto& [id, problem] : problems) journal_.note("begin", id, problem);
+    if (at_once) {
+      if (!to.add_all(std::vector<std::string_view>(records.begin(), records.end())).ok()) return false;
+      for (const auto& [id, problem] : problems) journal_.note("commit", id, problem);
+      return true;
+    }
+    for (const std::string& bytes : records) {
       const Result<std::string> id = to.add(bytes);
       if (!id.ok()) return false;
-      journal_.note("commit", *id, problem);
+      journal_.note("commit", *id, problems.at(*id));
     }
     return true;
   }

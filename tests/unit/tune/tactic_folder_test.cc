@@ -210,6 +210,40 @@ TEST(TacticFolderTest, KilledAfterSoManyRecordsTheyAreThereTune11) {
   EXPECT_EQ(folder.sweep_temporaries(0), 1);
 }
 
+// TUNE-7, TUNE-11: many at once are what they are one by one: each whole, what was damaged healed, none twice.
+TEST(TacticFolderTest, ManyAtOnceAreEachWholeTune11) {
+  const TempFolder temp;
+  const TacticFolder folder(temp.path());
+  const std::string damaged = add(folder, "record 7\n");
+  damage(temp.path("records/" + damaged + ".json"), "half");
+  std::vector<std::string> records;
+  for (int i = 0; i < 300; ++i) records.push_back("record " + std::to_string(i) + "\n");
+  records.push_back("record 11\n");
+  std::vector<std::string_view> all(records.begin(), records.end());
+  ASSERT_TRUE(folder.add_all({}).ok());
+  ASSERT_TRUE(folder.add_all(all).ok());
+  EXPECT_EQ(contents(folder).entries.size(), 300U);
+  EXPECT_TRUE(contents(folder).damaged.empty());
+  EXPECT_EQ(files_in(folder.root() / "temporary"), 0U);
+}
+
+// C20: where the disk takes one and not the next, none of them is named, and nothing is left.
+TEST(TacticFolderTest, ManyAtOnceOnAFullDiskLeaveNothingC20) {
+  const TempFolder temp;
+  const TacticFolder folder(temp.path());
+  const pid_t child = start_child([&] {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit few{8, 8};
+    ::setrlimit(RLIMIT_FSIZE, &few);
+    const std::string_view all[] = {"small\n", "a record of more bytes\n", "tiny\n"};
+    const Status added = folder.add_all(all);
+    return !added.ok() && added.error().message.starts_with("cannot write");
+  });
+  EXPECT_EQ(wait_child(child), 0);
+  EXPECT_TRUE(contents(folder).entries.empty());
+  EXPECT_EQ(files_in(folder.root() / "temporary"), 0U);
+}
+
 // A process that is stopped, or dies, while it has the lock stops nobody for long.
 TEST(TacticFolderTest, ALockIsGivenBackByTheDeadAndNotAwaitedForEver) {
   const TempFolder temp;

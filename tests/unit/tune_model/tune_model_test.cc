@@ -3,17 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <set>
+#include <filesystem>
 
 #include "api/loaded_model.h"
 #include "engine/sequence_runner.h"
 #include "testing/isa.h"
 #include "testing/sanitized.h"
 #include "testing/temp_folder.h"
+#include "vernier/engine.h"
 
 namespace vernier {
 namespace {
 
+using ::testing::HasSubstr;
 using State = TunedProblem::State;
 using testing::TempFolder;
 
@@ -80,6 +82,53 @@ TEST(TuneModel, TargetAndDraftRunNothingUntunedColdAndWarmC14) {
     EXPECT_EQ(untuned_launches(*load(target, first)), 0);
     EXPECT_EQ(untuned_launches(*load(draft, second)), 0);
   }
+}
+
+/// A library's engine uses the store as the program does.
+class LibraryTactics : public ::testing::Test {
+ protected:
+  LibraryTactics() {
+    namespace fs = std::filesystem;
+    fs::copy(VERNIER_TEST_DATA "/models/llama", temp_.path("model"), fs::copy_options::recursive);
+    fs::copy(VERNIER_TEST_DATA "/tokenizers/mini-spm-first.json", temp_.path("model/tokenizer.json"));
+    options_.isa = testing::requested_isa();
+    options_.threads = 2;
+    options_.tune_store = temp_.path("tactics");
+  }
+  size_t records() const { return TacticFolder(temp_.path("tactics")).read()->entries.size(); }
+  api::Result<api::Engine> open() const { return api::Engine::open(temp_.path("model"), options_); }
+
+  TempFolder temp_;
+  api::Options options_;
+};
+
+TEST_F(LibraryTactics, AnEngineMeasuresWhatIsAskedAndKeepsItWhereItIsTold) {
+  ASSERT_TRUE(open().ok());
+  EXPECT_EQ(records(), 0U) << "off measures nothing";
+  options_.tune = "missing";
+  options_.tune_budget_ms = 120'000;
+  ASSERT_TRUE(open().ok());
+  const size_t measured = records();
+  EXPECT_GT(measured, 0U);
+  EXPECT_EQ(untuned_launches(*load("llama", temp_.path("tactics"))), 0) << "what the program then loads runs tuned";
+  ASSERT_TRUE(open().ok());
+  EXPECT_EQ(records(), measured) << "all of it is known";
+  options_.tune_store += ":ro";
+  options_.tune = "full";
+  options_.tune_budget_ms = 1;
+  ASSERT_TRUE(open().ok());
+  EXPECT_EQ(records(), measured) << "nothing is written there";
+}
+
+TEST_F(LibraryTactics, WordsThatMeanNothingAreRefused) {
+  options_.tune = "all";
+  EXPECT_THAT(open().error().message, HasSubstr("tune all: expected off, missing or full"));
+  options_.tune = "missing";
+  options_.tune_budget_ms = -1;
+  EXPECT_THAT(open().error().message, HasSubstr("tune_budget_ms is -1, expected 0 to"));
+  options_.tune_budget_ms = 0;
+  options_.backend = "reference";
+  EXPECT_EQ(open().error().code, api::ErrorCode::kUnsupported);
 }
 
 }  // namespace
