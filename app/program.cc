@@ -6,7 +6,6 @@
 #include <cctype>
 #include <cstdlib>
 
-#include "api/home_folder.h"
 #include "app/command_line.h"
 #include "app/commands.h"
 #include "app/config_file.h"
@@ -123,7 +122,13 @@ ExitCode answer_parse_error(CLI::App& app, const CLI::ParseError& error, const s
 
 Status settle_globals() {
   ProgramState& program = state();
-  program.options.home = program.home.empty() ? home_folder() : std::filesystem::path(program.home);
+  if (!program.home.empty()) {
+    program.options.home = program.home;
+  } else {
+    const std::string user = environment("HOME");
+    program.options.home =
+        user.empty() ? std::filesystem::path("/var/tmp/vernier") : std::filesystem::path(user) / ".cache" / "vernier";
+  }
   program.options.log_level = parse_log_level(program.log_level).value_or(LogLevel::kWarning);
   set_log_level(program.options.log_level);
   return {};

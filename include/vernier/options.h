@@ -24,7 +24,7 @@ struct Options {
   int32_t max_step_rows = 0;                      ///< tokens computed in one step at most; 0: 512
   int64_t cache_bytes = 0;                        ///< of keys and values; 0: four sequences of full length
   std::string tune = {};  ///< while it opens: "off" uses what was measured of this machine; "missing", "full" measure
-  std::string tune_store = {};  ///< the folder where that is kept, FOLDER:ro is only read; empty: the program's own
+  std::string tune_store = {};  ///< the folder where that is kept, FOLDER:ro is only read; empty: none
   int64_t tune_budget_ms = 0;   ///< for measuring; 0: 10000
   bool prefix_cache = true;     ///< beginnings of prompts are computed once
   bool parse_reasoning = true;  ///< false: reasoning stays a part of the text

@@ -88,10 +88,11 @@ typedef struct vernier_engine_options {
   vernier_progress_callback progress;
   void* progress_user;
   const char* tune;       /* while it opens: "off" (default) measures nothing and uses what is known of how this machine
-                             multiplies best; "missing" measures what is not known of this model, "full" all of it. No answer
-                             changes by a bit; of the CPU */
-  const char* tune_store; /* the folder where that is kept; FOLDER:ro is only read; default: the program's, "tactics"
-                             in the environment's VERNIER_HOME, else in ~/.cache/vernier */
+                             multiplies best; "missing" measures what is not known of this model, "full" all of it. No
+                             answer changes by a bit; of the CPU */
+  const char* tune_store; /* the folder where that is kept, as the program's --tune-store, whose own is
+                             ~/.cache/vernier/tactics; FOLDER:ro is only read; default: none, and what is measured is
+                             forgotten */
   int64_t tune_budget_ms; /* for measuring; default 10000 */
 } vernier_engine_options;
 void vernier_engine_options_init(vernier_engine_options* options, size_t struct_size);

@@ -3,7 +3,6 @@
 #include <string>
 #include <string_view>
 
-#include "api/home_folder.h"
 #include "base/log.h"
 
 namespace vernier {
@@ -21,8 +20,8 @@ TacticStoreOptions store_options(const std::string& given) {
   TacticStoreOptions store;
   if (given.ends_with(kReadOnly)) {
     store.layers.emplace_back(given.substr(0, given.size() - kReadOnly.size()));
-  } else {
-    store.folder = given.empty() ? home_folder() / "tactics" : std::filesystem::path(given);
+  } else if (!given.empty()) {
+    store.folder = given;
   }
   return store;
 }
