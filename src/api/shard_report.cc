@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "api/layer_cuts.h"
 #include "ops/planned_backend.h"
 #include "tensor/prepared.h"
 
@@ -71,12 +72,6 @@ Status add_product(const RankProduct& product, const DeviceFeatures& device, Ran
   return {};
 }
 
-/// Gate and up that are stored as one part are two for whoever cuts them.
-std::vector<StoredPart> in_halves(std::vector<StoredPart> parts) {
-  if (parts.size() != 1) return parts;
-  return {{parts[0].codec, parts[0].rows / 2}, {parts[0].codec, parts[0].rows / 2}};
-}
-
 /// Rows of blocks smaller than they were, where a cut goes through them.
 Codec codec_of_rows(const Codec& codec, int64_t begin, int64_t end) {
   if (codec.id != CodecId::kE4M3Block && codec.id != CodecId::kE5M2Block) return codec;
@@ -90,110 +85,25 @@ Codec codec_of_cols(const Codec& codec, int64_t begin, int64_t end) {
   return part == codec.group_cols ? codec : block_codec(codec.id, codec.group_rows, part, codec.inner);
 }
 
-/// The parts of a decoder, by layer and op.
-class PartIndex {
- public:
-  explicit PartIndex(const Decoder& decoder) : parts_(decoder.parts()) {}
-  const std::vector<DecoderPart>& all() const { return parts_; }
-  std::vector<StoredPart> stored(int layer, std::string_view op) const {
-    for (const DecoderPart& part : parts_) {
-      if (part.layer == layer && part.op == op) return PlannedBackend::stored_parts(*part.matrix);
-    }
-    return {};
+/// What a rank has of a part.
+RankProduct rank_product(const DecoderPart& part, const LayerSpec& spec, const LayerCuts& cuts, size_t rank) {
+  const PartCut cut = cut_part(part, spec, cuts, rank);
+  RankProduct product{PlannedBackend::stored_parts(*part.matrix), part.matrix->cols(), cut.matrices,
+                      cut.matrices_of_row, cut.use};
+  if (cut.halved) {
+    const StoredPart half{product.parts[0].codec, product.parts[0].rows / 2};
+    product.parts = {half, half};
   }
-
- private:
-  std::vector<DecoderPart> parts_;
-};
-
-/// Scale groups that a cut of a width may not go through: of the rows that make it and of the columns that take it.
-int64_t width_unit(const std::vector<StoredPart>& makers, const std::vector<StoredPart>& takers, int64_t width) {
-  int64_t unit = 1;
-  for (const StoredPart& part : makers) unit = std::lcm(unit, std::max(part.codec.group_rows, 1));
-  for (const StoredPart& part : takers) unit = std::lcm(unit, std::max(part.codec.group_cols, 1));
-  // A width within one group is whole on one rank.
-  return std::min(unit, width);
-}
-
-/// How one layer is cut.
-struct LayerCuts {
-  std::vector<HeadCut> heads;
-  std::vector<AxisCut> feed;           // of the dense part's width
-  std::vector<AxisCut> expert_widths;  // under ExpertCut::kWidth
-  std::vector<AxisCut> experts;        // under ExpertCut::kWhole
-};
-
-Result<LayerCuts> cut_layer(const LayerSpec& spec, int layer, const PartIndex& index, int ranks, ExpertCut cut) {
-  LayerCuts cuts;
-  int64_t unit = 1;
-  const int dim = spec.attn.latent ? spec.attn.latent->value_dim : spec.attn.head_dim;
-  for (const StoredPart& part : index.stored(layer, "output")) unit = std::lcm(unit, head_unit(dim, part.codec));
-  // Compressed rows are the one key-value head of all queries.
-  TRY_BIND(cuts.heads, cut_heads(spec.attn.heads, spec.attn.latent ? 1 : spec.attn.kv_heads, unit, ranks));
-  const int64_t feed = spec.ffn > 0 ? spec.ffn : spec.shared_ffn;
-  if (feed > 0) {
-    const char* maker = spec.ffn > 0 ? "gate_up" : "shared_gate_up";
-    const char* taker = spec.ffn > 0 ? "down" : "shared_down";
-    TRY_BIND(cuts.feed,
-             cut_axis(feed, width_unit(index.stored(layer, maker), index.stored(layer, taker), feed), ranks));
+  for (size_t i = 0; i < cut.rows.size(); ++i) {
+    const AxisCut& rows = cut.rows[i];
+    product.parts[i] = {codec_of_rows(product.parts[i].codec, rows.begin, rows.end), rows.size()};
   }
-  if (!spec.experts) return cuts;
-  const int64_t width = spec.experts->width;
-  if (cut == ExpertCut::kWhole) {
-    TRY_BIND(cuts.experts, cut_axis(spec.experts->weighted(), 1, ranks));
-    return cuts;
+  if (!cut.cols) return product;
+  for (StoredPart& of : product.parts) {
+    of.codec = codec_of_cols(of.codec, cut.cols->begin, cut.cols->end);
+    if (cut.cols->size() == 0) of.rows = 0;
   }
-  TRY_BIND(
-      cuts.expert_widths,
-      cut_axis(width, width_unit(index.stored(layer, "experts_gate_up"), index.stored(layer, "experts_down"), width),
-               ranks));
-  return cuts;
-}
-
-/// What a rank has of a part, by the op's place in a layer; whole where the op is cut nowhere.
-RankProduct cut_part(const DecoderPart& part, const LayerSpec& spec, const LayerCuts& cuts, size_t rank) {
-  RankProduct product{PlannedBackend::stored_parts(*part.matrix), part.matrix->cols(), static_cast<double>(part.alike),
-                      part.matrices_of_row(), ProductUse::kLinear};
-  auto cut_rows_to = [&](StoredPart& of, const AxisCut& cut) {
-    of = {codec_of_rows(of.codec, cut.begin, cut.end), cut.size()};
-  };
-  auto cut_cols_to = [&](const AxisCut& cut) {
-    for (StoredPart& of : product.parts) {
-      of.codec = codec_of_cols(of.codec, cut.begin, cut.end);
-      if (cut.size() == 0) of.rows = 0;
-    }
-    product.cols = std::max<int64_t>(cut.size(), 1);
-  };
-  auto by_head = [](const AxisCut& cut, int64_t dim) { return AxisCut{cut.begin * dim, cut.end * dim}; };
-  const HeadCut& heads = cuts.heads[rank];
-  if (part.op == "qkv") {
-    for (size_t i = 0; i < product.parts.size(); ++i) {
-      cut_rows_to(product.parts[i], by_head(i == 0 ? heads.heads : heads.kv_heads, spec.attn.head_dim));
-    }
-  } else if (part.op == "q") {
-    cut_rows_to(product.parts[0], by_head(heads.heads, spec.attn.latent->query_dim()));
-  } else if (part.op == "latent_keys" || part.op == "latent_values") {
-    product.matrices = product.matrices_of_row = static_cast<double>(heads.heads.size());
-  } else if (part.op == "output") {
-    cut_cols_to(by_head(heads.heads, spec.attn.latent ? spec.attn.latent->value_dim : spec.attn.head_dim));
-  } else if (part.op == "gate_up" || part.op == "shared_gate_up") {
-    for (StoredPart& of : product.parts) cut_rows_to(of, cuts.feed[rank]);
-  } else if (part.op == "down" || part.op == "shared_down") {
-    cut_cols_to(cuts.feed[rank]);
-  } else if (part.experts != nullptr) {
-    const bool gated = part.op == "experts_gate_up";
-    product.use = gated ? ProductUse::kExpertsGated : ProductUse::kExperts;
-    if (gated) product.parts = in_halves(std::move(product.parts));
-    if (!cuts.experts.empty()) {
-      const double own = static_cast<double>(cuts.experts[rank].size()) / part.experts->weighted();
-      product.matrices *= own;
-      product.matrices_of_row *= own;
-    } else if (gated) {
-      for (StoredPart& of : product.parts) cut_rows_to(of, cuts.expert_widths[rank]);
-    } else {
-      cut_cols_to(cuts.expert_widths[rank]);
-    }
-  }
+  product.cols = std::max<int64_t>(cut.cols->size(), 1);
   return product;
 }
 
@@ -268,23 +178,19 @@ double ShardReport::repeated_share() const {
 }
 
 Result<ShardReport> plan_shards(const Decoder& decoder, const DeviceFeatures& device, int ranks, ExpertCut cut) {
-  const PartIndex index(decoder);
   const std::vector<LayerSpec>& layers = decoder.spec().layers;
-  std::vector<LayerCuts> cuts;
-  for (size_t layer = 0; layer < layers.size(); ++layer) {
-    TRY_BIND(LayerCuts own, cut_layer(layers[layer], static_cast<int>(layer), index, ranks, cut));
-    cuts.push_back(std::move(own));
-  }
+  TRY_BIND(const std::vector<LayerCuts> cuts, cut_layers(decoder, ranks, cut));
+  const std::vector<DecoderPart> parts = decoder.parts();
   ShardReport report;
   describe_heads(layers[0].attn, cuts[0], report);
   for (size_t rank = 0; rank < static_cast<size_t>(ranks); ++rank) {
     RankShare& share = report.ranks.emplace_back();
-    for (const DecoderPart& part : index.all()) {
+    for (const DecoderPart& part : parts) {
       if (part.matrix == nullptr || part.op == "embed") continue;
       RankProduct product{PlannedBackend::stored_parts(*part.matrix), part.matrix->cols(), 1, 1, ProductUse::kLinear};
       if (part.layer >= 0) {
         const auto layer = static_cast<size_t>(part.layer);
-        product = cut_part(part, layers[layer], cuts[layer], rank);
+        product = rank_product(part, layers[layer], cuts[layer], rank);
         if (part.op == "qkv") TRY_STATUS(add_repeated(cuts[layer], rank, product, device, share));
       }
       TRY_STATUS(add_product(product, device, share));

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "api/layer_cuts.h"
 #include "base/result.h"
 #include "models/decoder.h"
-#include "ops/shard_plan.h"
 #include "tune/device_features.h"
 
 namespace vernier {
@@ -24,12 +24,6 @@ struct RankShare {
   double flops = 0;            ///< of products, for each token, if experts are chosen evenly; without padding
   double padding_flops = 0;
   double repeated_flops = 0;  ///< of flops, those of such heads
-};
-
-/// How experts meet ranks.
-enum class ExpertCut : uint8_t {
-  kWidth,  ///< each rank has a part of every expert
-  kWhole,  ///< each rank has some experts
 };
 
 struct ShardReport {

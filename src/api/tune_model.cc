@@ -4,60 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
 
+#include "api/met_problem.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "tune/stored_tactics.h"
 
 namespace vernier {
 namespace {
-
-/// Rows of steps, the most frequent first.
-constexpr int64_t kTunedSteps[] = {1, 512, 8, 64, 2, 4, 16, 32, 128, 256, 1024};
-/// Of a prompt only rows that are sampled reach the head.
-constexpr int64_t kMostHeadRows = 16;
-constexpr int64_t kLeastProblemNs = 50'000'000;
-constexpr int64_t kMostProblemNs = 4'000'000'000;
-/// A problem may take as many times its share of what is left, and half of it at most: most are decided sooner.
-constexpr int64_t kShares = 3;
-
-/// Of the time that is left for so many problems, that of the first.
-int64_t share_of(int64_t left_ns, int64_t problems) {
-  const int64_t most = problems == 1 ? left_ns : left_ns / 2;
-  return std::clamp(std::min(left_ns / problems * kShares, most), kLeastProblemNs, kMostProblemNs);
-}
-
-/// A problem and where it is met.
-struct MetProblem {
-  TunedProblem told;
-  const PackedMatrix* matrix = nullptr;
-  int64_t rows = 0;
-};
-
-std::vector<MetProblem> meet_problems(const Backend& backend, std::span<const DecoderPart> parts) {
-  std::vector<MetProblem> met;
-  std::map<std::string, size_t> known;
-  for (int64_t step : kTunedSteps) {
-    for (const DecoderPart& part : parts) {
-      if (part.matrix == nullptr || part.op == "embed" || (part.op == "head" && step > kMostHeadRows)) continue;
-      const int64_t rows = part.rows_of(step);
-      for (Choice& choice : backend.explain_linear(*part.matrix, rows)) {
-        const auto [at, is_new] = known.try_emplace(choice.problem.to_string(), met.size());
-        if (is_new) met.push_back({{std::move(choice.problem), {}}, part.matrix, rows});
-        std::vector<std::string>& ops = met[at->second].told.ops;
-        if (std::ranges::find(ops, part.op) == ops.end()) ops.push_back(part.op);
-      }
-    }
-  }
-  return met;
-}
-
-bool is_skipped(const MetProblem& met, const std::vector<std::string>& skip) {
-  const auto named = [&](const std::string& op) { return std::ranges::find(skip, op) != skip.end(); };
-  return named(met.told.problem.op) || std::ranges::all_of(met.told.ops, named);
-}
 
 /// Measures one and commits it.
 Status tune_one(Backend& backend, TacticStore& store, const TuneRequest& request, int64_t budget_ns, MetProblem& met) {
@@ -127,7 +82,7 @@ Result<TuneReport> tune_model(Backend& backend, std::span<const DecoderPart> par
   store.refresh();
   std::vector<MetProblem*> wanted;
   for (MetProblem& one : met) {
-    if (is_skipped(one, request.skip)) {
+    if (is_skipped(one.told.problem, one.told.ops, request.skip)) {
       one.told.state = TunedProblem::State::kSkipped;
     } else if (request.what == TuneWhat::kMissing && store.find(store.prepare(one.told.problem)) != nullptr) {
       one.told.state = TunedProblem::State::kKnown;
@@ -140,7 +95,8 @@ Result<TuneReport> tune_model(Backend& backend, std::span<const DecoderPart> par
     if (request.on_progress) request.on_progress(done, total);
     const int64_t left_ns = request.budget_ns - watch.elapsed_ns();
     if (left_ns <= 0) break;
-    TRY_STATUS(tune_one(backend, store, request, share_of(left_ns, total - done), *wanted[static_cast<size_t>(done)]));
+    const int64_t share_ns = share_of_budget(left_ns, total - done);
+    TRY_STATUS(tune_one(backend, store, request, share_ns, *wanted[static_cast<size_t>(done)]));
   }
   if (request.on_progress) request.on_progress(total, total);
   TRY_STATUS(backend.refresh_tactics());

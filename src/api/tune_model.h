@@ -36,10 +36,11 @@ struct TunedProblem {
   Problem problem;
   std::vector<std::string> ops;  ///< of the model that run it: "gate_up", "down"
   State state = State::kNotCovered;
-  Tactic tactic = {};    ///< of a problem that was measured
-  double fixed_ns = 0;   ///< of the fixed choice, where it was measured
-  bool fixed = false;    ///< the fixed choice was taken
-  std::string why = {};  ///< it failed
+  Tactic tactic = {};           ///< of a problem that was measured
+  double fixed_ns = 0;          ///< of the fixed choice, where it was measured
+  bool fixed = false;           ///< the fixed choice was taken
+  std::string why = {};         ///< it failed
+  std::vector<int> ranks = {};  ///< of several, those that have it
 };
 
 struct TuneReport {

@@ -13,10 +13,11 @@ namespace {
 /// The checkpoint's numbers, where they are.
 class PlannedMatrix final : public PackedMatrix {
  public:
-  explicit PlannedMatrix(std::span<const QTensor> segments)
-      : PackedMatrix(rows_of(segments), segments[0].cols()), segments_(segments.begin(), segments.end()) {}
+  PlannedMatrix(std::span<const QTensor> segments, PackUse use)
+      : PackedMatrix(rows_of(segments), segments[0].cols()), segments_(segments.begin(), segments.end()), use_(use) {}
   PackedInfo info() const override { return describe_segments(segments_, "as stored"); }
   const std::vector<QTensor>& segments() const { return segments_; }
+  PackUse use() const { return use_; }
 
  private:
   static int64_t rows_of(std::span<const QTensor> segments) {
@@ -26,6 +27,7 @@ class PlannedMatrix final : public PackedMatrix {
   }
 
   std::vector<QTensor> segments_;
+  PackUse use_;
 };
 
 const PlannedMatrix& planned_matrix(const PackedMatrix& matrix) {
@@ -108,9 +110,9 @@ Features PlannedBackend::features() const {
   return {fmt::format("{} (planned)", rules_.device.name), rules_.device.capabilities.to_string(), 1, Numerics::kFast};
 }
 
-Result<std::shared_ptr<const PackedMatrix>> PlannedBackend::pack(std::span<const QTensor> segments, PackUse) {
+Result<std::shared_ptr<const PackedMatrix>> PlannedBackend::pack(std::span<const QTensor> segments, PackUse use) {
   TRY_STATUS(check_segments(segments));
-  return std::shared_ptr<const PackedMatrix>(std::make_shared<PlannedMatrix>(segments));
+  return std::shared_ptr<const PackedMatrix>(std::make_shared<PlannedMatrix>(segments, use));
 }
 
 Result<std::shared_ptr<const PackedVector>> PlannedBackend::upload(std::span<const float> values) {
@@ -138,6 +140,14 @@ std::vector<PlannedBackend::StoredPart> PlannedBackend::stored_parts(const Packe
   std::vector<StoredPart> parts;
   for (const QTensor& segment : planned_matrix(matrix).segments()) parts.push_back({segment.codec(), segment.rows()});
   return parts;
+}
+
+std::span<const QTensor> PlannedBackend::segments(const PackedMatrix& matrix) {
+  return planned_matrix(matrix).segments();
+}
+
+PackUse PlannedBackend::use_of(const PackedMatrix& matrix) {
+  return planned_matrix(matrix).use();
 }
 
 Result<std::vector<Choice>> PlannedBackend::plan_product(const PackedMatrix& matrix, int64_t batch_rows,

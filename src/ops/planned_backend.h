@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,8 @@ class PlannedBackend final : public Backend {
   };
   /// What the checkpoint has of a matrix, in order.
   static std::vector<StoredPart> stored_parts(const PackedMatrix& matrix);
+  static std::span<const QTensor> segments(const PackedMatrix& matrix);
+  static PackUse use_of(const PackedMatrix& matrix);
 
   /// The kernel of a product, experts' too, and its layout with what padding and a change of scales cost; one choice
   /// for each codec of the rows. Fails where the kernel that was asked for cannot serve.

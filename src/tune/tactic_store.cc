@@ -76,12 +76,7 @@ Result<std::string> TacticStore::commit(Tactic tactic) {
   if (const std::string why = tactic_misfit(tactic, scope_); !why.empty()) {
     return invalid_argument("a tactic for {} does not hold here: {}", tactic.problem.to_string(), why);
   }
-  std::string bytes = write_tactic(tactic);
-  // The worst of the others are the least of a loss.
-  while (bytes.size() > kMostRecordBytes && !tactic.others.empty()) {
-    tactic.others.resize((tactic.others.size() - 1) * kMostRecordBytes / bytes.size());
-    bytes = write_tactic(tactic);
-  }
+  std::string bytes = write_bounded_tactic(tactic);
   if (bytes.size() > kMostRecordBytes) {
     return invalid_argument("the tactic for {:.200} takes {} bytes; a record has at most {}",
                             tactic.problem.to_string(), bytes.size(), kMostRecordBytes);
