@@ -5,6 +5,8 @@ namespace {
 
 constexpr std::string_view kOneDevice = "not needed: all layers run on one device; --backend and --device choose it";
 constexpr std::string_view kOneProcess = "not built: one process on one machine runs the whole model";
+constexpr std::string_view kRanks =
+    "not built: one process on one machine runs the whole model; vernier tune MODEL --tp N tunes for ranks to come";
 constexpr std::string_view kAsStored =
     "not needed: weights stay in the numbers they are stored in; --numerics exact computes in float32";
 constexpr std::string_view kNoCode = "not needed: no code of a checkpoint is ever run";
@@ -41,10 +43,10 @@ constexpr struct {
     {"-ts", kOneProcess},
     {"--split-mode", kOneProcess},
     {"-sm", kOneProcess},
-    {"-tp", kOneProcess},
-    {"--tp", kOneProcess},
-    {"--tp-size", kOneProcess},
-    {"--tensor-parallel-size", kOneProcess},
+    {"-tp", kRanks},
+    {"--tp", kRanks},
+    {"--tp-size", kRanks},
+    {"--tensor-parallel-size", kRanks},
     {"-pp", kOneProcess},
     {"--pp-size", kOneProcess},
     {"--pipeline-parallel-size", kOneProcess},

@@ -72,6 +72,16 @@ Result<BackendOptions> ModelFlags::backend_options() const {
   return options;
 }
 
+Result<std::optional<QuantiseRequest>> ModelFlags::quantise_request(int threads) const {
+  if (quantization.empty()) {
+    if (!quantize_head && keep.empty()) return std::optional<QuantiseRequest>();
+    return invalid_argument("--quantize-head and --keep need --quantization FORMAT");
+  }
+  TRY_BIND(QuantTarget target, find_quant_target("--quantization", quantization));
+  return std::optional(
+      QuantiseRequest{std::move(target), quantize_head, keep, false, threads > 0 ? threads : usable_cpus()});
+}
+
 void ModelFlags::add_fallback_flag(CLI::App& command) {
   command
       .add_option("--on-fallback", on_fallback,
@@ -146,13 +156,7 @@ Result<std::unique_ptr<Model>> load_as(const ModelFlags& flags, bool same_rows) 
   LoadOptions options;
   TRY_BIND(options.backend, flags.backend_options());
   options.backend.same_rows = same_rows;
-  if (!flags.quantization.empty()) {
-    TRY_BIND(QuantTarget target, find_quant_target("--quantization", flags.quantization));
-    options.quantise = QuantiseRequest{std::move(target), flags.quantize_head, flags.keep, false,
-                                       options.backend.threads > 0 ? options.backend.threads : usable_cpus()};
-  } else if (flags.quantize_head || !flags.keep.empty()) {
-    return invalid_argument("--quantize-head and --keep need --quantization FORMAT");
-  }
+  TRY_BIND(options.quantise, flags.quantise_request(options.backend.threads));
   TRY_BIND(options.tactics, flags.tune.open_store(options.backend));
   TRY_BIND(options.tactic_use, flags.tune.use());
   std::optional<Progress> bar;

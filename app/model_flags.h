@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,8 @@ struct ModelFlags {
   void add_backend_to(CLI::App& command);
   /// What is asked of the device, with the program's threads and instruction set.
   Result<BackendOptions> backend_options() const;
+  /// What --quantization asks for, with so many threads (0: one for each core); none where it asks for nothing.
+  Result<std::optional<QuantiseRequest>> quantise_request(int threads) const;
   Result<CacheOptions> cache_options() const;
   Result<int32_t> context_tokens(const DecoderSpec& spec) const;
   /// With the cache planned; tells what a person should know of it.

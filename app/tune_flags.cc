@@ -6,6 +6,7 @@
 #include <charconv>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "app/number_flags.h"
 #include "base/log.h"
@@ -138,14 +139,19 @@ Status TuneFlags::check_untuned(const Backend& backend, std::span<const DecoderP
   return {};
 }
 
-Result<TuneReport> tune_with_progress(Backend& backend, std::span<const DecoderPart> parts, TacticStore& store,
-                                      TuneRequest request) {
+Result<TuneReport> with_progress(const TuneWork& work, TuneRequest request) {
   std::optional<Progress> bar;
   request.on_progress = [&](int64_t done, int64_t total) {
     if (!bar) bar.emplace("tuning", total, ProgressUnit::kCount);
     bar->set(done);
   };
-  return tune_model(backend, parts, store, request);
+  return work(request);
+}
+
+Result<TuneReport> tune_with_progress(Backend& backend, std::span<const DecoderPart> parts, TacticStore& store,
+                                      TuneRequest request) {
+  return with_progress([&](const TuneRequest& with_bar) { return tune_model(backend, parts, store, with_bar); },
+                       std::move(request));
 }
 
 std::string short_problem_text(const Problem& problem) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,7 +38,9 @@ struct TuneFlags {
   Status check_untuned(const Backend& backend, std::span<const DecoderPart> parts, TacticStore& store) const;
 };
 
-/// With a bar that shows how far it is.
+/// Work that calls the request's on_progress, with a bar that shows how far it is.
+using TuneWork = std::function<Result<TuneReport>(const TuneRequest& request)>;
+Result<TuneReport> with_progress(const TuneWork& work, TuneRequest request);
 Result<TuneReport> tune_with_progress(Backend& backend, std::span<const DecoderPart> parts, TacticStore& store,
                                       TuneRequest request);
 
