@@ -79,7 +79,9 @@ void CudaAttention::run(const AttnLayer& layer, CudaKvStore& kv, cuda::ConstRows
   call.fresh_keys = prepared.fresh_keys;
   call.fresh_values = prepared.fresh_values;
   call.out = out;
-  by_tiles ? attend_by_tiles(call, spec) : attend(call, spec);
+  if (!by_tiles) return attend(call, spec);
+  if (attend_prompts(call, spec, kv.spec(layer.layer))) return;
+  attend_by_tiles(call, spec, 0, call.rows.rows);
 }
 
 void CudaAttention::attend(const cuda::AttendCall& call, const AttnSpec& spec) {
@@ -93,12 +95,35 @@ void CudaAttention::attend(const cuda::AttendCall& call, const AttnSpec& spec) {
   }
 }
 
-void CudaAttention::attend_by_tiles(const cuda::AttendCall& call, const AttnSpec& spec) {
+/// Sequences with many rows by warp groups, the rows of the others by tiles; false where no sequence has many.
+bool CudaAttention::attend_prompts(const cuda::AttendCall& call, const AttnSpec& spec, const CacheSpec& cache) {
+  const std::span<const SequenceRows> sequences = step_.view().sequences;
+  cuda::AttendPromptCall prompts;
+  for (const SequenceRows& of : sequences) prompts.most_rows = std::max(prompts.most_rows, of.rows);
+  const PromptProblem problem{prompts.most_rows, call.table.block_tokens, own_orders_,
+                              fast_device(device_.facts()).warpgroups};
+  if (judge_attend_prompt(spec, cache, problem).code != ReasonCode::kChosen) return false;
+  prompts.of = call;
+  prompts.sequences = static_cast<int32_t>(sequences.size());
+  prompts.least_rows = cuda::kPromptTokens;
+  queue_.launch("attention", cuda::attend_prompt, prompts);
+  int32_t first = 0;  // of rows that nobody has taken
+  for (const SequenceRows& of : sequences) {
+    if (of.rows < cuda::kPromptTokens) continue;
+    if (first < of.first_row) attend_by_tiles(call, spec, first, of.first_row);
+    first = of.first_row + of.rows;
+  }
+  if (first < call.rows.rows) attend_by_tiles(call, spec, first, call.rows.rows);
+  return true;
+}
+
+void CudaAttention::attend_by_tiles(const cuda::AttendCall& call, const AttnSpec& spec, int32_t first_row,
+                                    int32_t end_row) {
   cuda::AttendTilesCall tiles;
   tiles.of = call;
   const int32_t ranges = step_.ranges(spec.window);
-  const AttendPlan plan = plan_attend_tiles(call.rows.rows, spec, ranges);
-  const int32_t at_once = plan.rows_at_once == 0 ? call.rows.rows : plan.rows_at_once;
+  const AttendPlan plan = plan_attend_tiles(end_row - first_row, spec, ranges);
+  const int32_t at_once = plan.rows_at_once == 0 ? end_row - first_row : plan.rows_at_once;
   if (plan.rows_at_once > 0) {
     tiles.ranges = ranges;
     tiles.each = plan.each;
@@ -107,8 +132,8 @@ void CudaAttention::attend_by_tiles(const cuda::AttendCall& call, const AttnSpec
         int64_t{at_once} * cuda::tile_groups(spec.heads, spec.kv_heads) * (cuda::tile_spans(ranges) + 1);
     tiles.arrived = arrived_.reserve_zeros<uint32_t>(device_, queue_, counters, "attention's counters");
   }
-  for (tiles.first_row = 0; tiles.first_row < call.rows.rows; tiles.first_row += at_once) {
-    tiles.end_row = std::min(call.rows.rows, tiles.first_row + at_once);
+  for (tiles.first_row = first_row; tiles.first_row < end_row; tiles.first_row += at_once) {
+    tiles.end_row = std::min(end_row, tiles.first_row + at_once);
     queue_.launch("attention", cuda::attend_tiles, tiles);
   }
 }

@@ -58,7 +58,11 @@ std::vector<Choice> CudaBackend::explain_linear(const PackedMatrix& matrix, int6
 }
 
 Choice CudaBackend::explain_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) const {
-  return explain_cuda_attend(spec, cache, batch_rows);
+  PromptProblem problem;
+  problem.rows = batch_rows;
+  problem.own_orders = options_.own_orders();
+  problem.warpgroups = fast_device(device_->facts()).warpgroups;
+  return explain_cuda_attend(spec, cache, problem);
 }
 
 Result<MachineLimits> CudaBackend::measure_limits(int64_t) {

@@ -23,10 +23,9 @@ CudaOps::CudaOps(CudaDevice& device, CudaKvStore& kv, int64_t max_rows, const Cu
     : device_(device),
       kv_(kv),
       max_rows_(max_rows),
-      options_(options),
       step_(device, queue_),
       products_(device, queue_),
-      attention_(device, queue_, step_, products_),
+      attention_(device, queue_, step_, products_, options.own_orders()),
       experts_(device, queue_, products_) {}
 
 // ---- activations ----

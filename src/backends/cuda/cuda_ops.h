@@ -87,7 +87,6 @@ class CudaOps final : public Ops, private ActivationOwner {
   CudaDevice& device_;
   CudaKvStore& kv_;
   int64_t max_rows_;
-  CudaOptions options_;
   LaunchQueue queue_{device_};
   CudaStep step_;
   CudaProducts products_;

@@ -55,6 +55,25 @@ Reason judge_attend_tiles(const AttnSpec& spec, const CacheSpec& cache) {
   return can();
 }
 
+Reason judge_attend_prompt(const AttnSpec& spec, const CacheSpec& cache, const PromptProblem& problem) {
+  if (const Reason tiles = judge_attend_tiles(spec, cache); tiles.code != ReasonCode::kChosen) return tiles;
+  if (!problem.own_orders) {
+    return {ReasonCode::kNumerics,
+            "rounds queries to 16 bits and adds in an order of its own; the same rows are asked for"};
+  }
+  if (!problem.warpgroups) return {ReasonCode::kNeedsFeature, "needs warpgroup_mma"};
+  if (!cuda::prompt_takes(spec.head_dim, problem.block_tokens)) {
+    return {ReasonCode::kShape, fmt::format("heads of {} numbers in blocks of {} tokens; 64, 96, 128, 192 or 256 in "
+                                            "blocks of a multiple of 8 are taken",
+                                            spec.head_dim, problem.block_tokens)};
+  }
+  if (problem.rows < cuda::kPromptTokens) {
+    return {ReasonCode::kRows,
+            fmt::format("made for {} rows of a sequence or more; these are {}", cuda::kPromptTokens, problem.rows)};
+  }
+  return can();
+}
+
 Reason judge_fused_norm(int64_t rows, int64_t cols) {
   const int64_t bytes = cuda::fused_product_bytes(rows, cols, true);
   if (rows > cuda::kMostFusedRows || bytes > cuda::kMostFusedBytes) {
@@ -147,22 +166,26 @@ std::vector<Choice> explain_cuda_linear(const PackedMatrix& matrix, Numerics num
   return choices;
 }
 
-Choice explain_cuda_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) {
-  const bool side_by_side = int64_t{spec.heads} * batch_rows < kFewRowHeads;
+Choice explain_cuda_attend(const AttnSpec& spec, const CacheSpec& cache, const PromptProblem& problem) {
+  const bool side_by_side = int64_t{spec.heads} * problem.rows < kFewRowHeads;
   const Reason other{ReasonCode::kSlower,
-                     fmt::format("{} rows x {} heads; side by side below {}", batch_rows, spec.heads, kFewRowHeads)};
-  const Reason tiles = judge_attend_tiles(spec, cache);
-  const bool by_tiles = tiles.code == ReasonCode::kChosen;
+                     fmt::format("{} rows x {} heads; side by side below {}", problem.rows, spec.heads, kFewRowHeads)};
+  const Reason prompt = judge_attend_prompt(spec, cache, problem), tiles = judge_attend_tiles(spec, cache);
+  const bool by_prompt = prompt.code == ReasonCode::kChosen, by_tiles = tiles.code == ReasonCode::kChosen;
   const Reason one_at_a_time{ReasonCode::kSlower, "each query head reads its keys alone"};
-  return Choice{attend_problem(spec, cache, batch_rows),
-                {{"attend_tiles", tiles},
-                 {"attend_ranges_f32", by_tiles       ? one_at_a_time
-                                       : side_by_side ? can()
-                                                      : other},
-                 {"attend_rows_f32", by_tiles       ? one_at_a_time
-                                     : side_by_side ? other
-                                                    : can()}},
-                "[block, head, token, dim]"};
+  return Choice{
+      attend_problem(spec, cache, problem.rows),
+      {{"attend_prompt", prompt},
+       {"attend_tiles", by_prompt ? Reason{ReasonCode::kRows,
+                                           fmt::format("made for few rows of a sequence; these are {}", problem.rows)}
+                                  : tiles},
+       {"attend_ranges_f32", by_tiles       ? one_at_a_time
+                             : side_by_side ? can()
+                                            : other},
+       {"attend_rows_f32", by_tiles       ? one_at_a_time
+                           : side_by_side ? other
+                                          : can()}},
+      "[block, head, token, dim]"};
 }
 
 }  // namespace vernier

@@ -19,6 +19,15 @@ Reason judge_route(const ExpertsSpec& spec);
 
 /// Whether attention by tiles can serve a layer.
 Reason judge_attend_tiles(const AttnSpec& spec, const CacheSpec& cache);
+/// What may take rows that share a sequence: a kernel that adds in an order of its own.
+struct PromptProblem {
+  int64_t rows = 0;  ///< the most that a sequence has in the step
+  int block_tokens = 8;
+  bool own_orders = true;   ///< see CudaOptions
+  bool warpgroups = false;  ///< of the device
+};
+/// Whether attention of many rows by products of warp groups can serve a layer that tiles serve.
+Reason judge_attend_prompt(const AttnSpec& spec, const CacheSpec& cache, const PromptProblem& problem);
 /// Whether a product of these rows may norm them first.
 Reason judge_fused_norm(int64_t rows, int64_t cols);
 
@@ -41,6 +50,7 @@ AttendPlan plan_attend_tiles(int32_t rows, const AttnSpec& spec, int32_t ranges)
 /// A choice for each way that parts are read in.
 std::vector<Choice> explain_cuda_linear(const PackedMatrix& matrix, Numerics numerics, std::span<const CudaRows> parts,
                                         int64_t batch_rows, const FastDevice& device);
-Choice explain_cuda_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows);
+/// As if all rows were one sequence's.
+Choice explain_cuda_attend(const AttnSpec& spec, const CacheSpec& cache, const PromptProblem& problem);
 
 }  // namespace vernier

@@ -31,7 +31,7 @@ void PrintTo(const Kind& kind, std::ostream* out) {
 class RandomSplits : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(RandomSplits, GiveTheSameLogits) {
-  auto backend = testing::BackendCase{"cpu_fast", Numerics::kFast, 2}.make().value();
+  auto backend = testing::BackendCase{"cpu_fast", Numerics::kFast, 2, true}.make().value();
   const Decoder decoder =
       testing::load_decoder(std::string(VERNIER_TEST_DATA "/models/") + GetParam().model, *backend).value();
   RunnerOptions options{.context_tokens = kTokens, .chunk_rows = kTokens, .block_tokens = 4};

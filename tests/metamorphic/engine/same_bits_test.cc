@@ -55,7 +55,7 @@ struct Model {
 
 Model load(const Kind& kind, int threads) {
   Model model;
-  model.backend = testing::BackendCase{"cpu_fast", Numerics::kFast, threads}.make().value();
+  model.backend = testing::BackendCase{"cpu_fast", Numerics::kFast, threads, true}.make().value();
   if (kind.weights) {
     model.backend = std::make_unique<testing::QuantisingBackend>(std::move(model.backend), *kind.weights);
   }

@@ -128,20 +128,57 @@ TEST(CudaChoice, RefusalsNameTheNumberThatDecided) {
   EXPECT_EQ(judge_product_rows(64, 1 << 20).code, ReasonCode::kShape);
 }
 
+TEST(CudaChoice, PromptsGoToWarpGroupsWhereOrdersAreFree) {
+  AttnSpec spec;
+  spec.heads = 32;
+  spec.kv_heads = 8;
+  spec.head_dim = 128;
+  CacheSpec cache;
+  PromptProblem problem{.rows = cuda::kPromptTokens, .block_tokens = 16, .own_orders = true, .warpgroups = true};
+  for (CodecId stored : {CodecId::kF16, CodecId::kBF16, CodecId::kE4M3Tensor, CodecId::kE5M2Tensor}) {
+    cache.stored = stored;
+    for (int head_dim : {64, 96, 128, 192, 256}) {
+      spec.head_dim = head_dim;
+      EXPECT_EQ(judge_attend_prompt(spec, cache, problem).code, ReasonCode::kChosen) << head_dim;
+      EXPECT_EQ(explain_cuda_attend(spec, cache, problem).chosen().kernel, "attend_prompt");
+    }
+  }
+  const auto refuses = [&](ReasonCode code, std::string_view number, auto change) {
+    AttnSpec of = spec;
+    CacheSpec in = cache;
+    PromptProblem when = problem;
+    change(of, in, when);
+    const Reason reason = judge_attend_prompt(of, in, when);
+    EXPECT_EQ(reason.code, code) << reason.detail;
+    EXPECT_THAT(reason.detail, HasSubstr(std::string(number)));
+    EXPECT_NE(explain_cuda_attend(of, in, when).chosen().kernel, "attend_prompt");
+  };
+  refuses(ReasonCode::kRows, "63", [](auto&, auto&, auto& when) { when.rows = 63; });
+  refuses(ReasonCode::kShape, "12", [](auto&, auto&, auto& when) { when.block_tokens = 12; });
+  refuses(ReasonCode::kShape, "32", [](auto& of, auto&, auto&) { of.head_dim = 32; });
+  refuses(ReasonCode::kShape, "f32", [](auto&, auto& in, auto&) { in.stored = CodecId::kF32; });
+  // --numerics exact and --deterministic; chips without products of warp groups: sm_80, sm_100, sm_120.
+  refuses(ReasonCode::kNumerics, "same rows", [](auto&, auto&, auto& when) { when.own_orders = false; });
+  refuses(ReasonCode::kNeedsFeature, "warpgroup_mma", [](auto&, auto&, auto& when) { when.warpgroups = false; });
+  EXPECT_TRUE(CudaOptions{}.own_orders());
+  EXPECT_FALSE((CudaOptions{.same_rows = true}.own_orders()));
+  EXPECT_FALSE((CudaOptions{.numerics = Numerics::kExact}.own_orders()));
+}
+
 TEST(CudaChoice, OneAttentionKernelIsChosenWithTheOthersReason) {
   AttnSpec spec;
   spec.heads = 9;
   spec.kv_heads = 3;
   CacheSpec cache;
   spec.head_dim = 64;
-  EXPECT_EQ(explain_cuda_attend(spec, cache, 1).chosen().kernel, "attend_tiles");
+  EXPECT_EQ(explain_cuda_attend(spec, cache, {.rows = 1}).chosen().kernel, "attend_tiles");
   // A head that is refused when its cache is made has a choice all the same: no file may end the program.
   for (int head_dim : {80, 5000}) {
     spec.head_dim = head_dim;
-    EXPECT_EQ(explain_cuda_attend(spec, cache, 1).chosen().kernel, "attend_ranges_f32");
+    EXPECT_EQ(explain_cuda_attend(spec, cache, {.rows = 1}).chosen().kernel, "attend_ranges_f32");
   }
   for (int64_t rows : {1, 512}) {
-    const Choice choice = explain_cuda_attend(spec, cache, rows);
+    const Choice choice = explain_cuda_attend(spec, cache, {.rows = rows});
     EXPECT_EQ(
         std::ranges::count(choice.candidates, ReasonCode::kChosen, [](const Candidate& of) { return of.reason.code; }),
         1);

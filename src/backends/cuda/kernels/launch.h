@@ -247,6 +247,27 @@ struct AttendTilesCall {
 };
 LaunchCode attend_tiles(const AttendTilesCall& call, Stream stream);
 
+// ---- attention of many rows (attend_prompt.cu) ----
+
+/// The same attention over cached keys for sequences with many rows in the step, by products of warp groups: queries
+/// and powers are rounded to bf16 where keys are bf16, else to f16; sums are float32. A row's sum depends on its
+/// sequence alone, and adds in another order than the kernels above.
+inline constexpr int kPromptTokens = 64;           ///< of a sequence, from which on it is faster
+inline constexpr int kMostPromptPlaces = 1 << 30;  ///< of a layer's keys: blocks x heads x tokens
+constexpr bool prompt_takes(int32_t head_dim, int32_t block_tokens) {
+  const bool dim = head_dim == 64 || head_dim == 96 || head_dim == 128 || head_dim == 192 || head_dim == 256;
+  return dim && block_tokens % 8 == 0;
+}
+struct AttendPromptCall {
+  AttendCall of;          ///< without fresh keys, causal
+  int32_t sequences = 0;  ///< of the step; those with fewer rows than `least_rows` are passed over
+  int32_t least_rows = 0;
+  int32_t most_rows = 0;   ///< that a sequence has
+  int32_t run_tokens = 0;  ///< that lie beside each other for sure: the launch says it
+  VERNIER_COMPARED(AttendPromptCall)
+};
+LaunchCode attend_prompt(const AttendPromptCall& call, Stream stream);
+
 /// Compressed rows to [rows, heads * row_dim | row_dim | row_dim]: rotated parts of the queries, and the normed row as
 /// key and as value. What the heads' matrices make is left out.
 struct LatentPrepareCall {
