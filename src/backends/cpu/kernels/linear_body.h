@@ -2,7 +2,7 @@
 // including file opens the instruction set's namespace. Everything here is internal to it.
 
 constexpr int kVectorBytes = kRows * 4;
-constexpr int kPrefetchBytes = 2048;
+constexpr int kPrefetchBytes = 4096;
 
 /// Vector j of the byte codes of a block of 32 columns, out of its planes.
 template <CodePlanes P>
@@ -46,7 +46,7 @@ struct PackedSource {
     return panel + block / kStrip.blocks * kStrip.bytes + block % kStrip.blocks * kStrip.code_bytes;
   }
   VERNIER_INLINE Codes codes(int64_t block, int j) const { return codes_of<kFormat.codes>(block_codes(block), j); }
-  /// The bytes that a product needs some 300 ns later.
+  /// The bytes that a product needs some 200 ns later.
   VERNIER_INLINE void prefetch_after(int64_t block) const {
     VERNIER_UNROLL for (int i = 0; i < kStrip.bytes / kStrip.blocks; i += 64) {
       prefetch(block_codes(block) + kPrefetchBytes + i);
