@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/sample_math.h"
 #include "ops/sample_spec.h"
 
 // Built with -ffp-contract=off: a fused multiply-add would round differently where the machine has one.
@@ -11,7 +12,6 @@
 namespace vernier {
 namespace {
 
-constexpr float kGreedyBelow = 1e-5F;
 constexpr float kLargestNoise = 16.64F;  // gumbel_noise at u = 1 - 2^-24
 constexpr float kBanned = -std::numeric_limits<float>::infinity();
 
@@ -157,9 +157,7 @@ class Candidates {
   }
 
  private:
-  uint32_t weight(const TokenScore& t) const {
-    return static_cast<uint32_t>(portable_exp(t.score - best_.score) * 4294967040.0F);  // largest float below 2^32
-  }
+  uint32_t weight(const TokenScore& t) const { return sample_math::weight_of(t.score - best_.score); }
 
   /// Puts the best `count` tokens first, in order.
   void order(size_t count) {
@@ -213,7 +211,7 @@ int32_t draw_token(std::span<float> logits, float best_logit, const SampleSpec& 
   const bool temperature_last = spec.dialect == SamplerDialect::kLlama || spec.dialect == SamplerDialect::kMlx;
   float floor = kBanned;
   if (uncut) floor = best_logit - (kLargestNoise + 3.12F) * spec.temperature;
-  if (spec.top_p < 1) floor = best_logit - 22.5F * (temperature_last ? 1.0F : spec.temperature);
+  if (spec.top_p < 1) floor = best_logit - sample_math::kUnseenBelow * (temperature_last ? 1.0F : spec.temperature);
   for (size_t i = 0; i < logits.size(); ++i) {
     if (logits[i] != kBanned && logits[i] >= floor) tokens.push_back({static_cast<int32_t>(i), logits[i]});
   }
@@ -312,53 +310,16 @@ Result<int32_t> draw_edited(std::span<float> logits, const SampleSpec& spec) {
 }  // namespace
 
 float portable_exp(float x) {
-  if (!(x > -87.0F)) return 0;
-  // x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts, the first exact for small n.
-  float n = std::nearbyintf(x * 1.44269504F);
-  float r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
-  float p = 1.0F / 5040;  // Taylor: the first term left out is below 6e-9
-  p = p * r + 1.0F / 720;
-  p = p * r + 1.0F / 120;
-  p = p * r + 1.0F / 24;
-  p = p * r + 1.0F / 6;
-  p = p * r + 0.5F;
-  p = p * r + 1.0F;
-  p = p * r + 1.0F;
-  return p * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
+  return sample_math::exp_of(x);
 }
-
 float portable_log(float x) {
-  // x = 2^e m with m in [sqrt(1/2), sqrt(2)); ln m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172.
-  auto bits = std::bit_cast<int32_t>(x);
-  int32_t e = (bits - 0x3F3504F3) >> 23;
-  auto m = std::bit_cast<float>(bits - (e << 23));
-  float s = (m - 1.0F) / (m + 1.0F);
-  float z = s * s;
-  float p = 1.0F / 9;  // the first term left out is below 5e-9 of the result
-  p = p * z + 1.0F / 7;
-  p = p * z + 1.0F / 5;
-  p = p * z + 1.0F / 3;
-  float ln_m = 2.0F * s + 2.0F * s * z * p;
-  return static_cast<float>(e) * 0.693359375F + (static_cast<float>(e) * -2.12194440e-4F + ln_m);
+  return sample_math::log_of(x);
 }
-
 uint32_t noise_hash(uint64_t seed, uint32_t position, uint32_t token) {
-  uint32_t h = 0;
-  for (uint32_t block : {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), position, token}) {
-    block *= 0xCC9E2D51U;
-    block = std::rotl(block, 15) * 0x1B873593U;
-    h = std::rotl(h ^ block, 13) * 5 + 0xE6546B64U;
-  }
-  h ^= 16;
-  h = (h ^ (h >> 16)) * 0x85EBCA6BU;
-  h = (h ^ (h >> 13)) * 0xC2B2AE35U;
-  return h ^ (h >> 16);
+  return sample_math::hash_of(seed, position, token);
 }
-
 float gumbel_noise(uint64_t seed, uint32_t position, uint32_t token) {
-  float u = static_cast<float>(noise_hash(seed, position, token)) * 0x1p-32F;
-  u = std::clamp(u, 0x1p-32F, 1.0F - 0x1p-24F);
-  return -portable_log(-portable_log(u));
+  return sample_math::noise_of(seed, position, token);
 }
 
 Result<SampledToken> sample_row(std::span<float> logits, const SampleSpec& spec) {

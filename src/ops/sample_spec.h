@@ -25,9 +25,12 @@ struct LogitEdit {
   float penalty = 0;
 };
 
+/// Temperatures below take the largest logit, ties to the lowest id.
+inline constexpr float kGreedyBelow = 1e-5F;
+
 /// How the next token of one row is drawn. Equal specs over equal logits draw the same token on every backend.
 struct SampleSpec {
-  float temperature = 1;  ///< below 1e-5: the largest logit, ties to the lowest id
+  float temperature = 1;  ///< see kGreedyBelow
   int32_t top_k = 0;      ///< 0: off
   float top_p = 1;
   float min_p = 0;

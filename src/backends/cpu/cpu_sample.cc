@@ -7,7 +7,6 @@ namespace vernier {
 namespace {
 
 constexpr int64_t kLogitsPerChunk = 16384;
-constexpr float kGreedyBelow = 1e-5f;  // SampleSpec::temperature
 
 int chunks_of(int64_t vocab) {
   return static_cast<int>((vocab + kLogitsPerChunk - 1) / kLogitsPerChunk);

@@ -8,16 +8,6 @@
 #include "ops/ngram_spec.h"
 
 namespace vernier {
-namespace {
-
-/// Whether a row's token is its largest logit, and nobody asks for more.
-bool takes_largest(const SampleSpec& spec) {
-  constexpr float kGreedyBelow = 1e-5f;  // as the definition has it
-  return spec.temperature < kGreedyBelow && spec.forced < 0 && spec.top_logprobs < 0 && spec.edits.empty() &&
-         spec.mask.empty() && spec.allowed.empty();
-}
-
-}  // namespace
 
 CudaOps::CudaOps(CudaDevice& device, CudaKvStore& kv, int64_t max_rows, const CudaOptions& options)
     : device_(device),
@@ -311,79 +301,19 @@ Value CudaOps::soft_cap(Value logits, float cap) {
 
 // ---- results ----
 
-/// All that was launched has run, or the error says what failed.
-Status CudaOps::end_step() {
-  queue_.send();
-  TRY_STATUS(queue_.status());
-  if (const cuda::LaunchCode code = cuda::wait(device_.stream()); code != cuda::kLaunched) {
-    return device_error("a step", code);
-  }
-  return {};
-}
-
 Result<std::vector<float>> CudaOps::read(const Value& x) {
   const Id id = ready(x.id(*this));
   queue_.launch("saturation", cuda::tell_saturation, kv_.saturation());
-  TRY_STATUS(end_step());
+  TRY_STATUS(queue_.finish());
   std::vector<float> numbers(static_cast<size_t>(x.rows() * x.cols()));
   if (numbers.empty()) return numbers;
   TRY_STATUS(device_.copy_out(std::as_writable_bytes(std::span(numbers)), node(id).buffer.data()));
   return numbers;
 }
 
-/// The tokens of rows that ask for their largest logit and nothing else. None where a row asks for more, or has no such
-/// logit: the definition then tells why.
-Result<std::optional<SampledRows>> CudaOps::sample_largest(Id logits, std::span<const SampleSpec> specs) {
-  if (!std::ranges::all_of(specs, takes_largest)) return std::optional<SampledRows>();
-  const int64_t cols = node(logits).cols, known = specs.empty() ? cols : specs.front().known_of(cols);
-  const auto knows_more_or_less = [&](const SampleSpec& spec) { return spec.known_of(cols) != known; };
-  if (std::ranges::any_of(specs, knows_more_or_less)) return std::optional<SampledRows>();
-  const auto rows = static_cast<int64_t>(specs.size());
-  cuda::LargestCall call;
-  call.logits = rows_of(logits);
-  call.rows = rows;
-  call.cols = known;
-  call.best = best_.reserve_zeros<unsigned long long>(device_, queue_, rows, "the largest logits");
-  call.arrived = arrived_.reserve_zeros<uint32_t>(device_, queue_, rows, "the largest logits");
-  if (tokens_.bytes() < rows * static_cast<int64_t>(sizeof(int32_t))) {
-    queue_.send();
-    TRY_BIND(tokens_, device_.take_pinned(rows * static_cast<int64_t>(sizeof(int32_t))));
-  }
-  call.tokens = tokens_.on_device<int32_t>();
-  call.saturation = kv_.saturation();
-  queue_.launch("largest logits", cuda::largest, call);
-  TRY_STATUS(end_step());
-  SampledRows sampled;
-  for (int64_t row = 0; row < rows; ++row) {
-    SampledToken token;
-    token.token = tokens_.as<const int32_t>()[row];
-    if (token.token == cuda::kNoToken) return std::optional<SampledRows>();
-    sampled.push_back(std::move(token));
-  }
-  return std::optional(std::move(sampled));
-}
-
 Result<SampledRows> CudaOps::sample(const Value& logits, std::span<const SampleSpec> specs) {
   CHECK(static_cast<int64_t>(specs.size()) == logits.rows(), "{} specs for {} rows", specs.size(), logits.rows());
-  const Id id = ready(logits.id(*this));
-  TRY_BIND(std::optional<SampledRows> largest, sample_largest(id, specs));
-  if (largest) return *std::move(largest);
-  const int64_t count = logits.rows() * logits.cols(), bytes = count * static_cast<int64_t>(sizeof(float));
-  queue_.launch("saturation", cuda::tell_saturation, kv_.saturation());
-  queue_.send();
-  TRY_STATUS(queue_.status());
-  if (logits_.bytes() < bytes) {
-    TRY_BIND(logits_, device_.take_pinned(bytes));
-  }
-  TRY_STATUS(device_.copy_out({logits_.data(), static_cast<size_t>(bytes)}, node(id).buffer.data()));
-  SampledRows tokens;
-  tokens.reserve(specs.size());
-  const auto vocab = static_cast<size_t>(logits.cols());
-  const std::span<float> numbers(logits_.as<float>(), static_cast<size_t>(count));
-  for (size_t row = 0; row < specs.size(); ++row) {
-    tokens.push_back(sample_row(numbers.subspan(row * vocab, vocab), specs[row]));
-  }
-  return tokens;
+  return sampler_.sample(rows_of(logits), logits.cols(), specs, kv_.saturation());
 }
 
 }  // namespace vernier

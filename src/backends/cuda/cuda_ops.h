@@ -6,6 +6,7 @@
 #include "backends/cuda/cuda_entry.h"
 #include "backends/cuda/cuda_experts.h"
 #include "backends/cuda/cuda_kv.h"
+#include "backends/cuda/cuda_sampler.h"
 #include "backends/cuda/cuda_step.h"
 #include "ops/ops.h"
 
@@ -13,9 +14,8 @@ namespace vernier {
 
 /// Ops on a GPU. Activations are float32 rows in device buffers that later steps use again; nothing waits but `sample`
 /// and `read`, which tell a step's first failure. A norm and a product are pending until an op takes them in: few rows
-/// are normed and gated inside a product. The largest logit is found on the device; other tokens are drawn on the host
-/// by the definition itself, and an n-gram's row is hashed there. One thread; the device, the store and the weights
-/// outlive it.
+/// are normed and gated inside a product. Tokens are drawn on the device but for what CudaSampler leaves to the
+/// definition; an n-gram's row is hashed on the host. One thread; the device, the store and the weights outlive it.
 class CudaOps final : public Ops, private ActivationOwner {
  public:
   CudaOps(CudaDevice& device, CudaKvStore& kv, int64_t max_rows, const CudaOptions& options);
@@ -79,8 +79,6 @@ class CudaOps final : public Ops, private ActivationOwner {
   Id own_or_copy(Id id);
   Id sum_of(Id x, Id residual);
   Id product_of(Id x, const PackedMatrix& matrix, const PackedVector* bias);
-  Result<std::optional<SampledRows>> sample_largest(Id logits, std::span<const SampleSpec> specs);
-  Status end_step();
   Value table_rows(const Weight<Split::kNone>& table, std::span<const int32_t> on_host, const int32_t* rows,
                    float factor);
 
@@ -95,8 +93,7 @@ class CudaOps final : public Ops, private ActivationOwner {
   int64_t live_ = 0;
   std::vector<Node> nodes_;
   std::vector<int32_t> ngram_rows_;
-  DeviceScratch best_, arrived_;
-  PinnedBuffer tokens_, logits_;
+  CudaSampler sampler_{device_, queue_};
 };
 
 }  // namespace vernier

@@ -115,6 +115,15 @@ void LaunchQueue::send() {
   end_piece();
 }
 
+Status LaunchQueue::finish() {
+  send();
+  TRY_STATUS(status());
+  if (const cuda::LaunchCode code = cuda::wait(device_.stream()); code != cuda::kLaunched) {
+    return device_error("a step", code);
+  }
+  return {};
+}
+
 std::byte* DeviceScratch::reserve_bytes(CudaDevice& device, LaunchQueue& queue, int64_t bytes, std::string_view what) {
   if (bytes > buffer_.bytes() || buffer_.data() == nullptr) {
     queue.send();  // what waits may name the memory that is given back

@@ -38,6 +38,8 @@ class LaunchQueue {
   void launch(std::string_view what, cuda::LaunchCode (*function)(Params...), const Args&... args);
   /// What waits goes now: before memory is given back or written by other means, and before a result is waited for.
   void send();
+  /// All that was launched has run, or the error says what failed first.
+  Status finish();
 
   bool failed() const { return first_.has_value(); }
   void fail(Error error) {

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
 #include <functional>
 
 #include "ops/tolerance.h"
@@ -159,6 +161,80 @@ TEST_P(SmallOpsDiff, SamplesTheSameTokens) {
   ASSERT_TRUE(backend.ok()) << backend.error().to_string();
   RefBackend reference;
   EXPECT_EQ(tokens(**backend), tokens(reference));
+}
+
+/// One row's way to a token: every dialect, cut, mask and edit by turns. `words` holds the masks.
+SampleSpec mixed_spec(int row, int64_t vocab, std::mt19937& random, std::vector<std::vector<uint32_t>>& words) {
+  const auto below = [&](uint32_t end) { return static_cast<uint32_t>(random() % end); };
+  SampleSpec spec;
+  spec.seed = random();
+  spec.position = below(1000);
+  spec.dialect = static_cast<SamplerDialect>(row % 4);
+  spec.temperature = std::array{0.0f, 0.3f, 0.9f, 1.0f, 1.7f}[below(5)];
+  if (below(2) == 0) spec.top_k = std::array{1, 20, 40, 700}[below(4)];
+  if (below(2) == 0) spec.top_p = std::array{0.0f, 0.1f, 0.8f, 0.95f}[below(4)];
+  if (below(3) == 0) spec.min_p = std::array{0.02f, 0.2f, 1.0f}[below(3)];
+  if (row % 9 == 8) spec.typical_p = 0.7f;
+  if (row % 11 == 10) spec.top_logprobs = 2;
+  if (row % 13 == 12) spec.forced = 17;
+  if (row % 7 == 6) spec.known_tokens = static_cast<int32_t>(vocab) - 40;
+  const auto mask = [&]() -> std::span<const uint32_t> {
+    std::vector<uint32_t>& made = words.emplace_back(static_cast<size_t>(vocab + 31) / 32);
+    for (uint32_t& word : made) word = random() | (below(2) == 0 ? 0x20000U : 0U);
+    made[0] |= 1U << 17;
+    return made;
+  };
+  if (row % 5 == 3) spec.mask = mask();
+  if (row % 5 == 4) spec.allowed = mask();
+  for (uint32_t token = below(8); row % 3 == 2 && token < vocab; token += 1 + below(static_cast<uint32_t>(vocab) / 8)) {
+    LogitEdit edit{static_cast<int32_t>(token), 0.7f * static_cast<float>(below(9)) - 3, 1.0f + 0.1f * (token % 4),
+                   0.25f * (token % 3)};
+    if (token % 6 == 5) edit.bias = -std::numeric_limits<float>::infinity();
+    spec.edits.push_back(edit);
+  }
+  return spec;
+}
+
+// OPS-8 over wide rows: peaked and flat rows, ties, rows of nothing and rows with a NaN.
+TEST_P(SmallOpsDiff, DrawsTheSameTokensWhateverCutsThem) {
+  constexpr int kRows = 60;
+  auto tokens = [](Backend& backend, int64_t vocab) {
+    std::mt19937 random(21);
+    std::vector<float> logits = random_numbers(random, kRows * vocab, 3.0f);
+    for (int64_t i = 0; i < kRows * vocab; ++i) {
+      float& logit = logits[static_cast<size_t>(i)];
+      const int64_t row = i / vocab, token = i % vocab;
+      if (row % 6 == 1) logit = std::nearbyint(2 * logit) / 2;  // ties
+      if (row % 6 == 2) logit *= 0.01f;                         // more than are put in order
+      if (row % 6 == 3 && token % 50 != 0) logit -= 30;
+      if (row == 57) logit = -std::numeric_limits<float>::infinity();
+      if (row == 58 && token == vocab / 2) logit = std::numeric_limits<float>::quiet_NaN();
+      if (row == 59 && token == 3) logit = std::numeric_limits<float>::infinity();
+    }
+    OpBench bench(backend);
+    bench.set_inputs(kRows, vocab, logits);
+    std::vector<std::vector<uint32_t>> words;
+    words.reserve(2 * kRows);
+    std::vector<SampleSpec> specs;
+    std::vector<std::vector<int32_t>> step(1);
+    for (int32_t row = 0; row < kRows; ++row) {
+      step[0].push_back(row);
+      specs.push_back(mixed_spec(row, vocab, random, words));
+    }
+    bench.driver().begin(step);
+    std::vector<std::string> drawn;
+    const SampledRows rows = bench.ops().sample(bench.input(), specs).value();
+    for (const auto& token : rows)
+      drawn.push_back(token.ok() ? std::to_string(token->token) : token.error().to_string());
+    return drawn;
+  };
+  auto backend = GetParam().make();
+  ASSERT_TRUE(backend.ok()) << backend.error().to_string();
+  RefBackend reference;
+  for (const int64_t vocab : {320, 9001}) {
+    const std::vector<std::string> ours = tokens(**backend, vocab), wanted = tokens(reference, vocab);
+    for (size_t row = 0; row < wanted.size(); ++row) EXPECT_EQ(ours[row], wanted[row]) << vocab << ", row " << row;
+  }
 }
 
 // G17, on the ways that take the largest logit alone, too.

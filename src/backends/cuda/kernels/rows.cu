@@ -11,8 +11,6 @@ namespace {
 
 constexpr int kFlatThreads = 256;
 constexpr int kWideThreads = 512;
-constexpr int kLargestThreads = 512;
-constexpr int64_t kLargestCols = 4096;  // of a block
 
 /// Of a grid of rows by pieces of kFlatThreads columns.
 __device__ __forceinline__ int64_t column() {
@@ -82,47 +80,6 @@ __global__ void gate_kernel(ConstRows x, GateRule rule, int64_t cols, const int3
   to[i] = gated(in[i], in[cols + i], rule);
 }
 
-/// A logit and where it stands, so that a larger number is a larger logit, or an equal one further ahead; above all
-/// others stands a NaN. Never 0.
-__device__ __forceinline__ unsigned long long ranked(float logit, int64_t index) {
-  const uint32_t bits = __float_as_uint(logit == 0.0f ? 0.0f : logit);  // -0 ties with 0
-  const uint32_t order = logit != logit ? 0xFFFFFFFFu : bits >> 31 ? ~bits : bits | 0x80000000u;
-  return static_cast<unsigned long long>(order) << 32 | (0xFFFFFFFFu - static_cast<uint32_t>(index));
-}
-
-__device__ __forceinline__ void tell(const SaturationCall& call) {
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < call.count; i += static_cast<int32_t>(blockDim.x)) {
-    call.seen[i] = call.counters[i];
-  }
-}
-
-__global__ void tell_saturation_kernel(SaturationCall call) {
-  start_next();
-  await_previous();
-  tell(call);
-}
-
-__global__ void __launch_bounds__(kLargestThreads) largest_kernel(const __grid_constant__ LargestCall call) {
-  __shared__ unsigned long long scratch[kLanes];
-  start_next();
-  await_previous();
-  const int64_t row = blockIdx.x, first = int64_t{blockIdx.y} * kLargestCols;
-  if (row == 0 && first == 0) tell(call.saturation);
-  const float* in = call.logits.data + row * call.logits.stride;
-  const int64_t end = first + kLargestCols < call.cols ? first + kLargestCols : call.cols;
-  unsigned long long best = 0;
-  for (int64_t i = first + threadIdx.x; i < end; i += kLargestThreads) best = Most{}(ranked(in[i], i), best);
-  best = block_all(best, Most{}, scratch);
-  if (threadIdx.x != 0) return;
-  atomicMax(call.best + row, best);
-  __threadfence();
-  if (atomicInc(call.arrived + row, gridDim.y - 1) != gridDim.y - 1) return;
-  best = atomicExch(call.best + row, 0ull);
-  const auto order = static_cast<uint32_t>(best >> 32);
-  const bool none = order == 0xFFFFFFFFu || order == ~__float_as_uint(-INFINITY);
-  call.tokens[row] = none ? kNoToken : static_cast<int32_t>(0xFFFFFFFFu - static_cast<uint32_t>(best));
-}
-
 unsigned flat_blocks(int64_t count) {
   return static_cast<unsigned>((count + kFlatThreads - 1) / kFlatThreads);
 }
@@ -172,17 +129,6 @@ LaunchCode gate(ConstRows x, const GateRule& rule, int64_t rows, int64_t cols, c
                 Stream stream) {
   if (rows == 0) return kLaunched;
   return launch_early(gate_kernel, row_grid(rows, cols), kFlatThreads, 0, stream, x, rule, cols, made, out);
-}
-
-LaunchCode tell_saturation(const SaturationCall& call, Stream stream) {
-  if (call.count == 0) return kLaunched;
-  return launch_early(tell_saturation_kernel, dim3(1), kFlatThreads, 0, stream, call);
-}
-
-LaunchCode largest(const LargestCall& call, Stream stream) {
-  if (call.rows == 0) return kLaunched;
-  const dim3 grid(row_blocks(call.rows), static_cast<unsigned>((call.cols + kLargestCols - 1) / kLargestCols));
-  return launch_early(largest_kernel, grid, kLargestThreads, 0, stream, call);
 }
 
 }  // namespace vernier::cuda
