@@ -32,6 +32,7 @@ struct Line {
   std::string scale_origin;
   std::string experts;  // which of them a row meets
   std::optional<Tactic> tactic = std::nullopt;
+  std::optional<SlowerInUse> slower = std::nullopt;  // what a run with --tune-watch noted of it
 };
 
 /// What explains a model: its parts, where they run, and what each layer keeps.
@@ -68,7 +69,9 @@ Status add_tactics(const Explained& model, std::vector<Line>& lines) {
     return unsupported("the {} backend chooses by no tactics; cpu does", model.backend.name());
   }
   for (Line& line : lines) {
-    if (const Tactic* found = model.tactics->find(tactic_key(line.choice.problem))) line.tactic = *found;
+    const TacticKey key = tactic_key(line.choice.problem);
+    if (const Tactic* found = model.tactics->find(key)) line.tactic = *found;
+    line.slower = model.tactics->slower(key);
   }
   return {};
 }
@@ -103,7 +106,8 @@ nlohmann::json to_json(const Line& line) {
           {"scales", line.scale_origin},
           {"experts", line.experts},
           {"candidates", candidates},
-          {"tactic", line.tactic ? to_json(*line.tactic) : nlohmann::json(nullptr)}};
+          {"tactic", line.tactic ? to_json(*line.tactic) : nlohmann::json(nullptr)},
+          {"slower_in_use_ns", line.slower ? nlohmann::json(line.slower->median_ns) : nlohmann::json(nullptr)}};
 }
 
 /// A name of a tensor or a module without the number of its layer.
@@ -135,6 +139,7 @@ std::string describe(const Line& line, int layer) {
   std::string text = fmt::format("{}: {}\n    {}\n", line.op, chosen_text(choice.chosen()), choice.problem.to_string());
   if (!choice.layout.empty()) text += fmt::format("    layout: {}\n", choice.layout);
   if (line.tactic) text += fmt::format("    tactic: {}\n", describe(*line.tactic));
+  if (line.slower) text += fmt::format("    slower in use: {}\n", slower_text(*line.slower));
   if (!line.weights.empty()) text += fmt::format("    weights: {}\n", without_layer(line.weights, layer));
   if (!line.experts.empty()) text += fmt::format("    experts: {}\n", line.experts);
   if (!line.scale_origin.empty()) text += fmt::format("    scales: {}\n", without_layer(line.scale_origin, layer));

@@ -135,6 +135,11 @@ std::string lead_text(const Tactic& tactic) {
                      kernel_text(next->named));
 }
 
+std::string slower_text(const SlowerInUse& seen) {
+  return fmt::format("{} in the median of {} launches, seen {} UTC", time_text(seen.median_ns), seen.launches,
+                     calendar_text(seen.seen_at_ms));
+}
+
 bool matches(const StoredTactic& stored, std::span<const std::string> words) {
   return std::ranges::all_of(words, [&](const std::string& word) {
     return (word.size() >= 4 && stored.entry.id.starts_with(word)) ||

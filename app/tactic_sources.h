@@ -49,6 +49,8 @@ std::string calendar_text(int64_t since_1970_ms);
 
 /// By how much it is ahead: "; 3.1 % before tile_b", "; a tie with tile_b, and the first by name"
 std::string lead_text(const Tactic& tactic);
+/// "20.1 us in the median of 32 launches, seen 2026-12-01 03:00 UTC"
+std::string slower_text(const SlowerInUse& seen);
 
 /// Whether each word is the op, a fact ("cols=576") or a fact's value ("q4_1"), or the beginning of the record's id;
 /// "2048x576" is rows and columns. What a list shows of a problem finds it.

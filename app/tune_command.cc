@@ -27,6 +27,12 @@ struct TuneView {
   TacticScope scope;
   StoredTactics all;
   std::map<TacticKey, const StoredTactic*> taken;
+  std::map<std::string, SlowerInUse> slower;  ///< by id: what proves slower in use
+
+  const SlowerInUse* slower_of(const StoredTactic& stored) const {
+    const auto found = slower.find(stored.entry.id);
+    return found == slower.end() ? nullptr : &found->second;
+  }
 
   /// "used", "superseded", or why it is kept and not used.
   std::string state(const StoredTactic& stored) const {
@@ -41,6 +47,7 @@ Status look_at(const TuneStoreFlags& flags, TuneView& view) {
   TRY_BIND(view.scope, scope_of_flags());
   TRY_BIND(view.all, read_places(view.places));
   view.taken = taken_tactics(view.all.records, view.scope);
+  view.slower = read_slower(TacticFolder(view.places.user));
   return {};
 }
 
@@ -54,7 +61,8 @@ nlohmann::json tactic_json(const TacticTime& time) {
   return {{"median_ns", time.median_ns}, {"spread_ns", time.spread_ns}, {"repeats", time.repeats}};
 }
 
-nlohmann::json tactic_json(const StoredTactic& stored, const std::string& state) {
+nlohmann::json tactic_json(const StoredTactic& stored, const TuneView& view) {
+  const SlowerInUse* slower = view.slower_of(stored);
   const Tactic& tactic = stored.tactic;
   nlohmann::json others = nlohmann::json::array();
   for (const TriedCandidate& tried : tactic.others) {
@@ -65,7 +73,8 @@ nlohmann::json tactic_json(const StoredTactic& stored, const std::string& state)
                       {"time", tactic_json(tried.time)}});
   }
   return {{"id", stored.entry.id},
-          {"state", state},
+          {"state", view.state(stored)},
+          {"slower_in_use_ns", slower == nullptr ? nlohmann::json(nullptr) : nlohmann::json(slower->median_ns)},
           {"layer", stored.layer},
           {"used_ms", stored.entry.used_ns / 1'000'000},
           {"problem", problem_text(stored)},
@@ -117,7 +126,7 @@ Status run_tune_list(const TuneListFlags& flags) {
   std::ranges::stable_sort(shown, {}, [](const StoredTactic* stored) { return problem_text(*stored); });
   if (global_options().json) {
     nlohmann::json records = nlohmann::json::array();
-    for (const StoredTactic* stored : shown) records.push_back(tactic_json(*stored, view.state(*stored)));
+    for (const StoredTactic* stored : shown) records.push_back(tactic_json(*stored, view));
     const nlohmann::json all = {{"store", view.places.user.string()},
                                 {"records", std::move(records)},
                                 {"damaged", damage_json(view.all.damaged)}};
@@ -129,15 +138,21 @@ Status run_tune_list(const TuneListFlags& flags) {
   } else {
     print_tactic_table(view, shown);
   }
+  for (const StoredTactic* stored : shown) {
+    const SlowerInUse* slower = view.slower_of(*stored);
+    if (slower == nullptr) continue;
+    fmt::print("slower in use: {:.12}, {}: {}\n", stored->entry.id, problem_text(*stored), slower_text(*slower));
+  }
   for (const TacticFolder::Damage& damage : view.all.damaged)
     fmt::print("damaged: {}: {}\n", without_controls(damage.name), without_controls(damage.what));
   return {};
 }
 
-void print_taken(const StoredTactic& stored) {
+void print_taken(const StoredTactic& stored, const SlowerInUse* slower) {
   const Tactic& tactic = stored.tactic;
   fmt::print("  taken: {}, {} +- {} over {} repeats{}\n", kernel_text(tactic.chosen), time_text(tactic.time.median_ns),
              time_text(tactic.time.spread_ns), tactic.time.repeats, lead_text(tactic));
+  if (slower != nullptr) fmt::print("    slower in use: {}\n", slower_text(*slower));
   for (const TriedCandidate& tried : tactic.others) {
     fmt::print("    beside {}: {}{}{}\n", kernel_text(tried.named),
                tried.time.repeats > 0 ? time_text(tried.time.median_ns) + ", " : "", tried.verdict,
@@ -203,7 +218,7 @@ Status run_tune_why(const TuneListFlags& flags) {
   for (const auto& [problem, records] : problems) {
     if (global_options().json) {
       nlohmann::json list = nlohmann::json::array();
-      for (const StoredTactic* stored : records) list.push_back(tactic_json(*stored, view.state(*stored)));
+      for (const StoredTactic* stored : records) list.push_back(tactic_json(*stored, view));
       all.push_back({{"problem", without_controls(problem.to_string())}, {"records", std::move(list)}});
       continue;
     }
@@ -214,7 +229,7 @@ Status run_tune_why(const TuneListFlags& flags) {
     } else if (taken == view.taken.end()) {
       fmt::print("  taken: none; no record of it fits this device and build\n");
     } else {
-      print_taken(*taken->second);
+      print_taken(*taken->second, view.slower_of(*taken->second));
     }
     for (const StoredTactic* stored : records) {
       const std::string state = view.state(*stored);

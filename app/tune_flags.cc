@@ -58,6 +58,12 @@ void TuneFlags::add_to(CLI::App& command) {
                   "A choice of your own: 'linear[3072x576] batch=1 => int8_tile_avx2 chunk_panels=2'; may be given "
                   "often")
       ->allow_extra_args(false);
+  command
+      .add_option(
+          "--tune-watch", watch,
+          "Times one product in so many beside what was measured of it, and tells which prove slower (64; 0: none)")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))
+      ->capture_default_str();
   store.add_to(command);
   command
       .add_option("--on-untuned", on_untuned,
@@ -69,6 +75,7 @@ void TuneFlags::add_to(CLI::App& command) {
 Result<TacticUse> TuneFlags::use() const {
   TacticUse use;
   use.skip = skip;
+  use.watch_every = watch;
   for (const std::string& pin : pins) {
     TRY_BIND(TacticPin parsed, TacticPin::parse(pin));
     use.pins.push_back(std::move(parsed));

@@ -21,6 +21,7 @@ struct TuneFlags {
   int64_t most_bytes = 1'000'000'000;
   std::vector<std::string> skip;
   std::vector<std::string> pins;
+  int64_t watch = 0;
   std::string on_untuned = "allow";
   TuneStoreFlags store;
 

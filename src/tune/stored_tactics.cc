@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <sstream>
 #include <tuple>
 
 #include "base/clock.h"
@@ -44,6 +45,20 @@ StoredTactics read_contents(TacticFolder::Contents contents) {
 Result<StoredTactics> read_stored(const TacticFolder& folder) {
   TRY_BIND(TacticFolder::Contents contents, folder.read());
   return read_contents(std::move(contents));
+}
+
+Status note_slower(const TacticFolder& folder, const std::string& id, const SlowerInUse& seen) {
+  return folder.note_slower(id, fmt::format("{:.1f} {} {}\n", seen.median_ns, seen.launches, seen.seen_at_ms));
+}
+
+std::map<std::string, SlowerInUse> read_slower(const TacticFolder& folder) {
+  std::map<std::string, SlowerInUse> all;
+  for (const auto& [id, text] : folder.slower_notes()) {
+    SlowerInUse seen;
+    std::istringstream words(text);
+    if (words >> seen.median_ns >> seen.launches >> seen.seen_at_ms) all.emplace(id, seen);
+  }
+  return all;
 }
 
 bool set_aside(const TacticFolder& folder, const TacticFolder::Damage& damage) {

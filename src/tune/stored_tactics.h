@@ -27,6 +27,17 @@ struct StoredTactics {
   std::vector<TacticFolder::Damage> damaged;
 };
 
+/// What was seen of a record that proves slower in use than it was measured.
+struct SlowerInUse {
+  double median_ns = 0;
+  int64_t launches = 0;    ///< that were timed
+  int64_t seen_at_ms = 0;  ///< since 1970
+};
+/// Kept beside the record, which stays as it is.
+Status note_slower(const TacticFolder& folder, const std::string& id, const SlowerInUse& seen);
+/// By id; what cannot be read is passed over.
+std::map<std::string, SlowerInUse> read_slower(const TacticFolder& folder);
+
 /// By more than calendars of machines that share a store differ.
 bool is_dated_ahead(const Tactic& tactic);
 

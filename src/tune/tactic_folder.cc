@@ -290,6 +290,28 @@ void TacticFolder::mark_used(Entry& entry) const {
   ::utimensat(AT_FDCWD, path_of(entry.id).c_str(), nullptr, 0);
 }
 
+Status TacticFolder::note_slower(const std::string& id, std::string_view text) const {
+  TRY_STATUS(make_folder(slower()));
+  std::string temporary;
+  TRY_STATUS(write_temporary(text, false, temporary));
+  const fs::path path = slower() / id;
+  if (::rename(temporary.c_str(), path.c_str()) == 0) return {};
+  const int code = errno;
+  ::unlink(temporary.c_str());
+  return system_error("note", path, code);
+}
+
+std::map<std::string, std::string> TacticFolder::slower_notes() const {
+  std::map<std::string, std::string> notes;
+  std::error_code error;
+  for (fs::directory_iterator at(slower(), error); !error && at != fs::directory_iterator(); at.increment(error)) {
+    std::string id = at->path().filename().string();
+    ReadOutcome note = read_whole(at->path());
+    if (is_hash_text(id) && note.damage.empty() && !note.gone) notes.emplace(std::move(id), std::move(note.bytes));
+  }
+  return notes;
+}
+
 Result<int64_t> TacticFolder::remove(std::span<const Entry> entries) const {
   if (entries.empty()) return int64_t{0};
   const auto lock = FolderLock::take(lock_path(), FolderLock::Kind::kExclusive, kMostLockWaitMs);
@@ -303,6 +325,7 @@ Result<int64_t> TacticFolder::remove(std::span<const Entry> entries) const {
     struct stat state {};
     if (::stat(path.c_str(), &state) != 0 || nanoseconds(state.st_mtim) != entry.used_ns) continue;
     if (::unlink(path.c_str()) != 0) return system_error("remove", path, errno);
+    ::unlink((slower() / entry.id).c_str());
     ++removed;
   }
   flush_folder(records());

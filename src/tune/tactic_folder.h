@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,7 +15,7 @@ namespace vernier {
 /// A folder of records: bytes under their own content hash. Any number of processes read and write it side by side; a
 /// record appears whole or not at all, is never written again, and a process that dies leaves only what is right.
 ///
-///     records/<hash>.json   temporary/<process>-<count>   damaged/<name>   lock
+///     records/<hash>.json   temporary/<process>-<count>   damaged/<name>   slower/<hash>   lock
 ///
 /// Knows no tactics: what the bytes say is tactic_record's business. A folder that is absent is empty.
 class TacticFolder {
@@ -51,6 +52,9 @@ class TacticFolder {
   bool set_aside_unreadable(const std::string& id) const;
   /// Notes that it is wanted, at most once in an hour. Best effort.
   void mark_used(Entry& entry) const;
+  /// Notes beside a record that it proves slower in use, in place of an earlier note. A loss of power may lose it.
+  Status note_slower(const std::string& id, std::string_view text) const;
+  std::map<std::string, std::string> slower_notes() const;  ///< by id
   /// Removes those that nobody wanted since they were read. How many went.
   Result<int64_t> remove(std::span<const Entry> entries) const;
   /// What processes that died left half written, and what was set aside. How many files went.
@@ -61,6 +65,7 @@ class TacticFolder {
 
  private:
   std::filesystem::path records() const { return root_ / "records"; }
+  std::filesystem::path slower() const { return root_ / "slower"; }
   std::filesystem::path path_of(const std::string& id) const { return records() / (id + ".json"); }
   std::string lock_path() const { return (root_ / "lock").string(); }
   Status write_temporary(std::string_view bytes, bool flush, std::string& path) const;

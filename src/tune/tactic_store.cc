@@ -16,6 +16,7 @@ TacticStore::TacticStore(TacticScope scope, TacticStoreOptions options)
 void TacticStore::refresh() {
   const std::lock_guard guard(mutex_);
   if (options_.folder) learn(0, TacticFolder(*options_.folder));
+  if (options_.folder) slower_.merge(read_slower(TacticFolder(*options_.folder)));
   for (size_t i = 0; i < options_.layers.size(); ++i) learn(i + 1, TacticFolder(options_.layers[i]));
 }
 
@@ -100,6 +101,25 @@ Result<std::string> TacticStore::commit(Tactic tactic) {
   stored.tactic = std::move(tactic);
   hold(std::move(stored));
   return id;
+}
+
+void TacticStore::note_slower(TacticKey key, const SlowerInUse& seen) {
+  const std::lock_guard guard(mutex_);
+  const auto found = taken_.find(key);
+  if (found == taken_.end()) return;
+  const std::string& id = found->second->entry.id;
+  slower_.insert_or_assign(id, seen);
+  if (!options_.folder) return;
+  const Status noted = vernier::note_slower(TacticFolder(*options_.folder), id, seen);
+  if (!noted.ok()) warn_of_disk(noted.error());
+}
+
+std::optional<SlowerInUse> TacticStore::slower(TacticKey key) const {
+  const std::lock_guard guard(mutex_);
+  const auto taken = taken_.find(key);
+  if (taken == taken_.end()) return std::nullopt;
+  const auto found = slower_.find(taken->second->entry.id);
+  return found == slower_.end() ? std::nullopt : std::optional(found->second);
 }
 
 void TacticStore::keep_bounded(const TacticFolder& folder) {

@@ -39,6 +39,10 @@ class TacticStore {
   /// Adds a tactic of this scope, on disk before it returns, and gives its id. Where the disk does not take it, one
   /// warning says so and it is known in memory. Refuses one that does not fit this scope or is too large.
   Result<std::string> commit(Tactic tactic);
+  /// Notes that the tactic which is taken of a problem proves slower in use, for other processes to tell.
+  void note_slower(TacticKey key, const SlowerInUse& seen);
+  /// What was noted of the one that is taken, by whatever process.
+  std::optional<SlowerInUse> slower(TacticKey key) const;
   /// Learns what others have added since.
   void refresh();
 
@@ -56,6 +60,7 @@ class TacticStore {
   mutable std::mutex mutex_;
   std::map<std::string, StoredTactic> held_;  ///< by id; entries stay where they are
   std::map<TacticKey, StoredTactic*> taken_;
+  std::map<std::string, SlowerInUse> slower_;  ///< by id
   TacticTable table_;
   int64_t folder_bytes_ = 0;
   bool warned_of_disk_ = false;

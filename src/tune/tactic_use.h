@@ -31,6 +31,7 @@ struct TacticPin {
 struct TacticUse {
   std::vector<std::string> skip;  ///< ops whose problems keep their fixed choice
   std::vector<TacticPin> pins;    ///< before what was measured; the first that finds a problem
+  int64_t watch_every = 0;        ///< one launch in so many is timed beside its record; 0: none
 
   bool skips(std::string_view op) const;
   const TacticPin* pin_of(const Problem& problem) const;  ///< null: none

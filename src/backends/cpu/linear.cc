@@ -6,6 +6,7 @@
 #include "backends/cpu/linear_tile.h"
 #include "backends/cpu/prepared_linear.h"
 #include "base/check.h"
+#include "base/clock.h"
 #include "tensor/checked.h"
 
 namespace vernier {
@@ -212,11 +213,21 @@ IntRows LinearScratch::IntStage::rows(int64_t first) const {
           stride};
 }
 
-void linear(ThreadPool& pool, LinearScratch& scratch, const CpuMatrix& matrix, const LinearInput& input,
-            const LinearOutput& output) {
+namespace {
+
+/// Of a launch that is to be timed; null: it is not. Only a product of one problem can be told from its record.
+TacticWatch* due_watch(const CpuMatrix& matrix, int64_t rows) {
+  const PreparedLinear* prepared = matrix.segments().front().prepared;
+  TacticWatch* watch = prepared == nullptr ? nullptr : prepared->watch(rows);
+  if (watch == nullptr) return nullptr;
+  const auto same = [&](const MatrixSegment& segment) { return segment.prepared == prepared; };
+  return std::ranges::all_of(matrix.segments(), same) && watch->is_due() ? watch : nullptr;
+}
+
+void run_linear(ThreadPool& pool, LinearScratch& scratch, const CpuMatrix& matrix, const LinearInput& input,
+                const LinearOutput& output) {
   CHECK(input.cols == matrix.cols(), "{} input columns for a matrix of {}", input.cols, matrix.cols());
   CHECK(scratch.threads.size() >= static_cast<size_t>(pool.threads()), "scratch for fewer threads than the pool has");
-  if (input.rows == 0) return;
   LinearProduct product{pool, scratch, matrix, input, output, matrix.kernels()};
   grow_threads(scratch, matrix);
   stage_rows(product);
@@ -229,6 +240,17 @@ void linear(ThreadPool& pool, LinearScratch& scratch, const CpuMatrix& matrix, c
   pool.parallel_for(static_cast<int>(chunks), [&](int chunk, int thread) {
     run_chunk(product, chunk, scratch.threads[static_cast<size_t>(thread)]);
   });
+}
+
+}  // namespace
+
+void linear(ThreadPool& pool, LinearScratch& scratch, const CpuMatrix& matrix, const LinearInput& input,
+            const LinearOutput& output) {
+  if (input.rows == 0) return;
+  TacticWatch* watch = due_watch(matrix, input.rows);
+  const Stopwatch time;
+  run_linear(pool, scratch, matrix, input, output);
+  if (watch != nullptr) watch->note(time.elapsed_ns());
 }
 
 void reserve_linear(LinearScratch& scratch, const CpuMatrix& matrix, int64_t rows) {

@@ -1,5 +1,7 @@
 #include "backends/cpu/prepared_linear.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 
 namespace vernier {
@@ -63,6 +65,7 @@ Status LinearTactics::prepare(CpuMatrix& matrix) {
 /// A pin must serve; a tactic that does not is as if there were none, and a line of log says so.
 Status LinearTactics::resolve(Known& known) {
   known.prepared.clear();
+  known.watches = {};
   const CpuMatrix& like = *known.like;
   const MatrixSegment& segment = like.segments().front();
   for (int bucket = 0; bucket < kBatchBuckets; ++bucket) {
@@ -83,12 +86,28 @@ Status LinearTactics::resolve(Known& known) {
     if (tactic == nullptr) continue;
     const Result<LinearPlan> plan = read_plan(tactic->chosen, like, segment, rows, threads_);
     if (plan.ok()) {
-      known.prepared.set(rows, *plan);
+      std::unique_ptr<TacticWatch>& watch = known.watches[static_cast<size_t>(bucket)];
+      watch = watch_of(*tactic);
+      known.prepared.set(rows, *plan, watch.get());
     } else {
       log_warning("the tactic for {} is not used: {}", problem.to_string(), plan.error().message);
     }
   }
   return {};
+}
+
+/// Tells once in the log, and the store for all others.
+std::unique_ptr<TacticWatch> LinearTactics::watch_of(const Tactic& tactic) const {
+  if (use_.watch_every == 0) return nullptr;
+  const auto tell = [store = store_, problem = tactic.problem,
+                     recorded_ns = tactic.time.median_ns](const SlowerInUse& seen) {
+    log_warning(
+        "the tactic for {} takes {:.1f} us in the median of {} launches and was measured with {:.1f} us; vernier "
+        "tune --tune full measures it again",
+        problem.to_string(), seen.median_ns * 1e-3, seen.launches, recorded_ns * 1e-3);
+    store->note_slower(tactic_key(problem), seen);
+  };
+  return std::make_unique<TacticWatch>(tactic.time, use_.watch_every, tell);
 }
 
 std::vector<UntunedLaunches> LinearTactics::untuned() const {
@@ -98,7 +117,8 @@ std::vector<UntunedLaunches> LinearTactics::untuned() const {
     all.push_back(
         {"linear",
          fmt::format("{}x{} {}", known.like->rows(), known.like->cols(), known.like->segments().front().codec),
-         known.prepared.untuned_launches()});
+         known.prepared.untuned_launches(),
+         std::ranges::count_if(known.watches, [](const auto& watch) { return watch != nullptr && watch->slower(); })});
   }
   return all;
 }

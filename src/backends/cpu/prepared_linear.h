@@ -13,6 +13,7 @@
 #include "tune/batch_bucket.h"
 #include "tune/tactic_store.h"
 #include "tune/tactic_use.h"
+#include "tune/tactic_watch.h"
 #include "tune/untuned.h"
 
 namespace vernier {
@@ -26,6 +27,8 @@ class PreparedLinear {
     const Bucket& bucket = buckets_[static_cast<size_t>(batch_bucket(rows))];
     return bucket.tuned ? &bucket.plan : nullptr;
   }
+  /// Null: launches of so many rows are not watched. One thread launches.
+  TacticWatch* watch(int64_t rows) const noexcept { return buckets_[static_cast<size_t>(batch_bucket(rows))].watch; }
   /// Of a step that is launched. One thread counts; any may read.
   void count(int64_t rows) const noexcept {
     if (find(rows) != nullptr) return;
@@ -33,13 +36,17 @@ class PreparedLinear {
   }
   int64_t untuned_launches() const { return untuned_.load(std::memory_order_relaxed); }
 
-  void set(int64_t rows, const LinearPlan& plan) { buckets_[static_cast<size_t>(batch_bucket(rows))] = {true, plan}; }
+  /// The watch outlives this, or the next `set`.
+  void set(int64_t rows, const LinearPlan& plan, TacticWatch* watch = nullptr) {
+    buckets_[static_cast<size_t>(batch_bucket(rows))] = {true, plan, watch};
+  }
   void clear() { buckets_ = {}; }
 
  private:
   struct Bucket {
     bool tuned = false;
     LinearPlan plan;
+    TacticWatch* watch = nullptr;
   };
   std::array<Bucket, kBatchBuckets> buckets_;
   mutable std::atomic<int64_t> untuned_{0};
@@ -64,8 +71,10 @@ class LinearTactics {
   struct Known {
     std::unique_ptr<CpuMatrix> like;  ///< one segment of these products, without their bytes
     PreparedLinear prepared;
+    std::array<std::unique_ptr<TacticWatch>, kBatchBuckets> watches;
   };
   Status resolve(Known& known);
+  std::unique_ptr<TacticWatch> watch_of(const Tactic& tactic) const;
 
   const int threads_;
   mutable std::mutex mutex_;            ///< of what follows; no step takes it

@@ -219,6 +219,65 @@ TEST(CpuTactics, APinComesFirstAndOneThatCannotServeIsRefused) {
   EXPECT_THAT(refused.error().message, HasSubstr(tile));
 }
 
+// TUNE-19: a product whose record promised too much is told of in the log once, in the store, and where a server
+// counts.
+TEST(CpuTactics, ATacticThatProvesSlowerIsToldTune19) {
+  const Isa isa = choose_isa(testing::requested_isa()).value();
+  const QTensor tensor = random_matrix(codec(CodecId::kQ4_1), 48, 64, 5);
+  const auto plain = packed({&tensor, 1}, isa, Numerics::kFast);
+  for (const bool promised : {true, false}) {
+    const std::shared_ptr<TacticStore> store = empty_store();
+    Tactic tactic = tactic_of(fixed_plan(*plain, plain->segments()[0], 1, 2), *plain, 1, scope());
+    tactic.time = {promised ? 1.0 : 1e12, 0, 15};
+    const TacticKey key = tactic_key(tactic.problem);
+    ASSERT_TRUE(store->commit(tactic).ok());
+    LinearTactics tactics(2);
+    TacticUse use;
+    use.watch_every = 2;
+    ASSERT_TRUE(tactics.use(store, use).ok());
+    const auto matrix = packed({&tensor, 1}, isa, Numerics::kFast, &tactics);
+    std::vector<std::string> lines;
+    set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); });
+    const std::vector<float> x = random_rows(1, 64, 7);
+    for (int i = 0; i < 2 * TacticWatch::kSamples - 1; ++i) product(*matrix, x, 1);
+    EXPECT_TRUE(lines.empty());
+    for (int i = 0; i < 200; ++i) product(*matrix, x, 1);
+    set_log_sink({});
+    EXPECT_EQ(store->slower(key).has_value(), promised);
+    EXPECT_EQ(tactics.untuned()[0].slower, promised ? 1 : 0);
+    ASSERT_EQ(lines.size(), promised ? 1u : 0u);
+    for (const std::string& line : lines) {
+      EXPECT_THAT(line, HasSubstr("in the median of 32 launches and was measured with 0.0 us"));
+    }
+  }
+}
+
+// CPU-13: with other kernels and cuts for each number of rows, a row's bits are those that it has alone: the choice
+// that is made by the shape of a step shows nowhere, so answers repeat with tactics as they do without.
+TEST_P(CpuPlan, ARowIsTheSameAloneAndInACrowdByWhateverTacticsCpu13) {
+  const int64_t cols = codec().column_multiple() > 1 ? codec().column_multiple() * 4 : 264;
+  const QTensor tensor = random_matrix(codec(), 72, cols, 11);
+  const auto matrix = packed({&tensor, 1}, choose_isa(testing::requested_isa()).value(), Numerics::kFast);
+  const std::vector<float> x = random_rows(300, cols, 7);
+  for (size_t turn = 0; turn < 4; ++turn) {
+    CpuMatrix view = view_of_kind(*matrix, matrix->segments().front());
+    PreparedLinear prepared;
+    view.set_prepared(0, prepared);
+    for (int bucket = 0; bucket < kBatchBuckets; ++bucket) {
+      const auto plans = linear_candidates(view, view.segments().front(), bucket_rows(bucket), 2);
+      prepared.set(bucket_rows(bucket), plans[(turn * 3 + static_cast<size_t>(bucket)) % plans.size()]);
+    }
+    for (int64_t tokens : {2, 3, 7, 16, 60, 300}) {
+      const std::vector<float> crowd = product(view, {x.begin(), x.begin() + tokens * cols}, tokens);
+      for (int64_t row : {int64_t{0}, tokens / 2, tokens - 1}) {
+        const std::vector<float> alone = product(view, {x.begin() + row * cols, x.begin() + (row + 1) * cols}, 1);
+        ASSERT_EQ(std::memcmp(alone.data(), crowd.data() + row * view.rows(), alone.size() * sizeof(float)), 0)
+            << codec().name << ", row " << row << " of " << tokens << ", turn " << turn;
+      }
+    }
+  }
+}
+
 /// Skipped ops keep their fixed choice, whatever is known.
 TEST(CpuTactics, ASkippedOpTakesNone) {
   const Isa isa = choose_isa(testing::requested_isa()).value();

@@ -204,6 +204,39 @@ TEST_F(TuneProgram, ExplainTellsWhatIsKnownOfAModelsProblems) {
   EXPECT_EQ(run("explain --tactics --device-features sm90 " + model).exit_code, 2);
 }
 
+// TUNE-19: a run that watches flags a record that promised too much, and every other form shows it.
+TEST_F(TuneProgram, ARecordThatProvesSlowerIsShown) {
+  const std::string model = testing::tiny_model("llama");
+  const nlohmann::json lines = json("explain --tactics " + model);
+  for (const nlohmann::json& line : lines) {
+    if (line["problem"] != "linear") continue;
+    Tactic tactic = here(1, 7);
+    const std::string kernel = line["kernel"];
+    tactic.chosen = {kernel, scope_.kernel_hash(kernel), {}};
+    tactic.time.median_ns = 1;
+    tactic.time.spread_ns = 0;
+    tactic.problem = {"linear", {}};
+    for (const char* fact : {"codec", "rows", "cols", "batch", "numerics"}) {
+      tactic.problem.facts.push_back({fact, line["facts"][fact]});
+    }
+    add(store(), tactic);
+  }
+  EXPECT_THAT(run(logits_of(model) + " --generate 80").output, Not(HasSubstr("in the median of")));
+  EXPECT_THAT(run("tune list").output, Not(HasSubstr("slower in use")));
+  const Outcome watched = run(logits_of(model) + " --generate 80 --tune-watch 2");
+  EXPECT_EQ(watched.exit_code, 0);
+  EXPECT_THAT(watched.output,
+              HasSubstr("in the median of 32 launches and was measured with 0.0 us; vernier tune --tune"));
+  EXPECT_THAT(run("tune list").output, HasSubstr("\nslower in use: "));
+  EXPECT_THAT(run("tune why linear batch=1").output, HasSubstr("\n    slower in use: "));
+  EXPECT_THAT(run("explain --tactics " + model).output, HasSubstr("\n    slower in use: "));
+  int flagged = 0;
+  const nlohmann::json listed = json("tune list");
+  for (const nlohmann::json& record : listed["records"]) flagged += record["slower_in_use_ns"].is_number();
+  EXPECT_GT(flagged, 0);
+  EXPECT_EQ(run(logits_of(model) + " --tune-watch -1").exit_code, 2);
+}
+
 // API-11, C09
 /// A model's products are measured once, each tactic is a record, and what is known is not measured again.
 TEST_F(TuneProgram, TacticsThatCannotBeKeptAreNotMeasured) {

@@ -346,5 +346,38 @@ TEST(TacticTableTest, KeysThatCollideAreKeptApart) {
   EXPECT_EQ(table.find({6, 0}), nullptr);
 }
 
+// TUNE-7, TUNE-19: what proves slower is noted beside its record, which stays as it is; other processes know it, and a
+// later record of the problem begins anew.
+TEST(TacticStoreTest, WhatProvesSlowerIsNotedBesideItsRecordTune19) {
+  const TempFolder temp;
+  const Problem problem = made_problem(576);
+  const TacticKey key = tactic_key(problem);
+  TacticStore store(made_scope(), in(temp.path()));
+  const std::string id = commit(store, problem, 5);
+  EXPECT_FALSE(store.slower(key));
+  store.note_slower(tactic_key(made_problem(1)), {1, 2, 3});
+  store.note_slower(key, {2500.5, 32, 77});
+  const TacticStore other(made_scope(), in(temp.path()));
+  ASSERT_TRUE(other.slower(key));
+  EXPECT_EQ(other.slower(key)->median_ns, 2500.5);
+  EXPECT_EQ(other.slower(key)->launches, 32);
+  EXPECT_EQ(other.slower(key)->seen_at_ms, 77);
+  EXPECT_EQ(known(other, problem), "tile_a@5") << "it is used as before";
+  const TacticFolder folder(temp.path());
+  EXPECT_EQ(folder.read()->entries.size(), 1U);
+  EXPECT_TRUE(folder.read()->damaged.empty());
+  EXPECT_EQ(read_slower(folder).size(), 1U);
+
+  commit(store, problem, 6);
+  EXPECT_FALSE(store.slower(key));
+  const TacticFolder::Contents both = folder.read().value();
+  for (const TacticFolder::Entry& entry : both.entries) {
+    EXPECT_EQ(*folder.remove({&entry, entry.id == id ? 1U : 0U}), entry.id == id ? 1 : 0);
+  }
+  EXPECT_TRUE(read_slower(folder).empty()) << "the note goes with its record";
+  temp.write("slower/" + id, "soon");
+  EXPECT_TRUE(read_slower(folder).empty());
+}
+
 }  // namespace
 }  // namespace vernier
