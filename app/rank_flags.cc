@@ -88,6 +88,11 @@ Result<std::unique_ptr<Communicator>> RankFlags::join(const Plan& plan) const {
   std::unique_ptr<RankTransport> end;
   if (plan.by == By::kMpi) {
     TRY_BIND(end, join_mpi(plan.timeout_ns));
+    if (end->size() != tp) {
+      return make_error(ErrorCode::kInternal,
+                        "the launcher speaks of {} ranks and Open MPI's library of {}; is mpirun of another Open MPI?",
+                        tp, end->size());
+    }
   } else {
     TRY_BIND(end, meet_in_folder(rendezvous, rank, tp, plan.timeout_ns));
   }

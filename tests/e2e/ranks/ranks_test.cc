@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -14,6 +15,7 @@ namespace vernier {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using testing::Outcome;
 using testing::TempFolder;
@@ -115,6 +117,22 @@ TEST_F(RanksProgram, RanksOfDifferentDevicesAreToldApart) {
     EXPECT_THAT(one.output, HasSubstr("the ranks run on different devices, so no choice holds on all: threads=2 on "
                                       "rank 1, threads=1 on rank 0"));
   }
+}
+
+// What a launcher says is not believed: a library that does not know it would make each process a rank of its own.
+TEST_F(RanksProgram, ALauncherThatIsNotThereIsToldOf) {
+  ::setenv("PMI_SIZE", "2", 1);
+  const Outcome other = run("tune " + model_ + " --tp 2");
+  ::unsetenv("PMI_SIZE");
+  EXPECT_EQ(other.exit_code, 5);
+  EXPECT_THAT(other.output, HasSubstr("--rank $PMI_RANK --rendezvous FOLDER"));
+  if (testing::kSanitized) return;  // the sanitisers judge Open MPI's own library
+  ::setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  const Outcome mpi = run("tune " + model_ + " --tp 2");
+  ::unsetenv("OMPI_COMM_WORLD_SIZE");
+  EXPECT_NE(mpi.exit_code, 0);
+  EXPECT_THAT(mpi.output, AnyOf(HasSubstr("the launcher speaks of 2 ranks and Open MPI's library of 1"),
+                                HasSubstr("Open MPI's library cannot be opened")));
 }
 
 /// The same under Open MPI.
