@@ -5,8 +5,11 @@
 //
 // Each problem is tuned as `vernier tune` does. Then every candidate that is right runs in every round of the search,
 // and the least median is the best. Then tuned, best and fixed take turns, first the one and then the other in front:
-// at least 15 rounds, more until the interval of the median of tuned / best is on one side of 1.02. Exits with 1 where
-// a choice is shown to be slower than that, or none of the two could be shown, or the gain falls short.
+// at least 15 rounds, more until the interval of the median of tuned / best is on one side of 1.02. Where the fixed
+// choice then takes another time than it took while it was tuned, the machine is no longer the one that was measured,
+// and all of the problem is done again. At 95 % some of a hundred are found slower by chance: what is not found good is
+// tuned, searched and compared once more, and counts if it is not good again. Exits with 1 where a choice is shown to
+// be slower than that, or none of the two could be shown, or the gain falls short.
 
 #include <fmt/format.h>
 
@@ -31,6 +34,7 @@ constexpr int64_t kMostPairsNs = 6'000'000'000;
 /// The fixed choice takes so much more or less of its time: something else happens on this machine.
 constexpr double kMoved = 0.1;
 constexpr int kMostTries = 8;
+constexpr int kProofs = 2;
 
 struct BenchOptions {
   int threads = 2;
@@ -161,10 +165,12 @@ Result<Row> bench_problem(const BenchOptions& options, const Codec& codec, const
   rules.budget_ns = static_cast<int64_t>(options.seconds * 1e9);
   TRY_BIND(const std::vector<Contender> all, tuner.contenders(rules.most_bytes));
   Row row;
+  int not_good = 0;
   for (int tries = 1; tries <= kMostTries; ++tries) {
     TRY_BIND(row, try_problem(options, all, rules));
     row.tries = tries;
-    if (!row.moved()) break;
+    if (row.moved()) continue;
+    if (row.verdict() == "good" || ++not_good == kProofs) break;
   }
   row.problem = fmt::format("{}x{} {}, {}", shape.rows, shape.cols, codec.name, shape.batch);
   return row;

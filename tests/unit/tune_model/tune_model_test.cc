@@ -84,6 +84,22 @@ TEST(TuneModel, TargetAndDraftRunNothingUntunedColdAndWarmC14) {
   }
 }
 
+/// C21: what cannot even be prepared for measuring keeps its fixed choice and says why; nothing ends for it.
+TEST(TuneModel, WhatCannotBePreparedKeepsItsFixedChoiceC21) {
+  const TempFolder temp;
+  const auto model = load("llama", temp.path());
+  TuneRequest request;
+  request.most_bytes = 1;
+  const auto report = tune_model(model->backend(), model->decoder().parts(), *model->tactics(), request);
+  ASSERT_TRUE(report.ok()) << report.error().to_string();
+  EXPECT_GT(report->problems.size(), 0U);
+  for (const TunedProblem& one : report->problems) {
+    EXPECT_EQ(one.state, State::kFailed);
+    EXPECT_THAT(one.why, HasSubstr("bytes; 1 are allowed"));
+  }
+  EXPECT_GT(untuned_launches(*model), 0);
+}
+
 /// A library's engine uses the store as the program does.
 class LibraryTactics : public ::testing::Test {
  protected:
