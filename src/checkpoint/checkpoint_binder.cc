@@ -71,8 +71,7 @@ std::string joined_names(const std::vector<WeightPart>& parts) {
 }  // namespace
 
 std::vector<int64_t> deinterleaved_rows(int64_t rows, int64_t heads) {
-  int64_t head_rows = rows / heads;
-  int64_t half = head_rows / 2;
+  const int64_t head_rows = rows / heads, half = head_rows / 2;
   std::vector<int64_t> order;
   order.reserve(static_cast<size_t>(rows));
   for (int64_t head = 0; head < heads; ++head) {
@@ -247,21 +246,22 @@ Status CheckpointBinder::rewrite(std::span<const WeightPart> parts, PackUse use,
 
 Result<Binder::Bound> CheckpointBinder::bind_matrix(const std::vector<WeightPart>& parts, int64_t cols, BiasRule rule,
                                                     Split, PackUse use) {
-  Bound bound;
-  bound.name = joined_names(parts);
+  Bound bound{joined_names(parts), nullptr, nullptr, {}};
   TRY_STATUS(check_parts(parts));
   std::vector<QTensor> segments;
   std::vector<StoredMatrix::Source> sources;
+  PackUse packed_for = use;
   for (const WeightPart& part : parts) {
     TRY_BIND(StoredMatrix stored, matrix(part, cols, bound.name));
     segments.push_back(std::move(stored.matrix));
+    if (stored.weights_only && use == PackUse::kLinear) packed_for = PackUse::kWideRows;
     sources.insert(sources.end(), stored.sources.begin(), stored.sources.end());
     if (!stored.input_scale) continue;
     ++input_scales_;
     bound.input_scale = std::max(bound.input_scale.value_or(0), *stored.input_scale);
   }
   TRY_STATUS(rewrite(parts, use, segments));
-  TRY_BIND(bound.matrix, backend_.pack(segments, use));
+  TRY_BIND(bound.matrix, backend_.pack(segments, packed_for));
   segments.clear();
   // The backend holds its own copy: what the file's pages held is not needed again.
   for (const StoredMatrix::Source& source : sources) {

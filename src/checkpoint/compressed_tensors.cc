@@ -141,6 +141,7 @@ Result<std::optional<WeightScheme>> group_scheme(const std::string& name, const 
     scheme.group = static_cast<int>(weights.group_size);
     scheme.symmetric = weights.symmetric;
   }
+  scheme.weights_only = !group.value("input_activations", Json()).is_object();
   scheme.needs_input_scale = has_static_inputs(group) && *form == WeightForm::kFp8Tensor;
   return std::optional(scheme);
 }

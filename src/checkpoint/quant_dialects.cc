@@ -56,6 +56,7 @@ std::optional<WeightScheme> modelopt_scheme(const std::string& algorithm) {
   } else {
     return std::nullopt;
   }
+  scheme.weights_only = name == "FP8_PB_WO" || name.starts_with("W4A16");
   return scheme;
 }
 

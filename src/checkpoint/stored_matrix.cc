@@ -325,7 +325,7 @@ Result<StoredMatrix> read_matrix(const Checkpoint& checkpoint, const std::string
   if (decision.scheme.form != WeightForm::kDense || codes->type == kGgufNvfp4) {
     TRY_BIND(input_scale, read_input_scale(parts));
   }
-  return StoredMatrix{std::move(matrix), std::move(parts.sources), input_scale};
+  return StoredMatrix{std::move(matrix), std::move(parts.sources), input_scale, decision.scheme.weights_only};
 }
 
 }  // namespace vernier

@@ -20,6 +20,7 @@ struct StoredMatrix {
   QTensor matrix;
   std::vector<Source> sources;       ///< codes first
   std::optional<float> input_scale;  ///< static scale of the activations: x = code * scale
+  bool weights_only = false;         ///< activations are not quantised
 };
 
 /// The tensor that holds a module's numbers or codes, under whichever name its dialect uses; null where there is none.

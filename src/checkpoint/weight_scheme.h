@@ -31,6 +31,7 @@ struct WeightScheme {
   bool power_of_two_scales = false;  ///< the configuration says so: scale_fmt ue8m0
   bool global_divides = false;       ///< kNvfp4: global scales are stored as what to divide by
   bool needs_input_scale = false;    ///< activations have a static scale, which must be there
+  bool weights_only = false;         ///< the configuration says that activations are not quantised
 
   int bits = 0;                 ///< of an integer code
   int group = 0;                ///< columns of a group of integers; 0: a whole row

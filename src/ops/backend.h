@@ -29,6 +29,7 @@ enum class Numerics : uint8_t {
 /// What a matrix will be used for; a layout may depend on it.
 enum class PackUse : uint8_t {
   kLinear,
+  kWideRows,           ///< the same, of a checkpoint that quantised weights alone: rows keep 16 bits
   kEmbedding,          ///< rows are looked up
   kTiedEmbeddingHead,  ///< both, in one copy
   kRouter,             ///< chooses experts: exact whatever the numerics, as rounding may choose others

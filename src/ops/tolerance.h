@@ -30,6 +30,29 @@ inline double product_tolerance(std::span<const float> x, std::span<const float>
   return product_tolerance(products, std::sqrt(squares), largest, x.size(), numerics);
 }
 
+/// Binary places of a sum of products of E4M3 numbers, beside the sum of their magnitudes: tensor cores bring 32 of them
+/// to the largest one's exponent and keep 13 places.
+inline constexpr int kE4M3SumBits = 10;
+
+/// Of one number of a product whose rows are E4M3 under a scale for 128 numbers, the largest / 448: six standard
+/// deviations of what they are rounded by, uniform within a step of an eighth of a number, or of the smallest code; and
+/// what their sums drop.
+inline double e4m3_rows_tolerance(std::span<const float> x, std::span<const float> w) {
+  constexpr size_t kColumns = 128;
+  double variance = 0, products = 0;
+  for (size_t begin = 0; begin < x.size(); begin += kColumns) {
+    const std::span<const float> unit = x.subspan(begin, std::min(kColumns, x.size() - begin));
+    double largest = 1e-10;
+    for (float number : unit) largest = std::max(largest, std::abs(double{number}));
+    for (size_t i = 0; i < unit.size(); ++i) {
+      const double step = std::max(std::abs(double{unit[i]}) / 8, std::ldexp(largest / 448, -9));
+      variance += step * step / 12 * w[begin + i] * w[begin + i];
+      products += std::abs(double{unit[i]} * w[begin + i]);
+    }
+  }
+  return 6 * std::sqrt(variance) + std::ldexp(products, -kE4M3SumBits);
+}
+
 /// Half the distance between neighbours of a stored type, relative to a number.
 inline double rounding_step(CodecId stored) {
   switch (codec(stored).element) {

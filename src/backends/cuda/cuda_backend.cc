@@ -26,7 +26,7 @@ Features CudaBackend::features() const {
 Result<std::shared_ptr<const PackedMatrix>> CudaBackend::pack(std::span<const QTensor> segments, PackUse use) {
   TRY_STATUS(device_->use());
   const Numerics numerics = use == PackUse::kRouter ? Numerics::kExact : options_.numerics;
-  TRY_BIND(std::shared_ptr<const CudaMatrix> matrix, CudaMatrix::make(*device_, segments, numerics));
+  TRY_BIND(std::shared_ptr<const CudaMatrix> matrix, CudaMatrix::make(*device_, segments, numerics, use));
   return std::shared_ptr<const PackedMatrix>(std::move(matrix));
 }
 
@@ -54,7 +54,7 @@ Result<std::unique_ptr<Ops>> CudaBackend::make_ops(KvStore& kv, int64_t max_rows
 
 std::vector<Choice> CudaBackend::explain_linear(const PackedMatrix& matrix, int64_t batch_rows) const {
   return explain_cuda_linear(matrix, CudaMatrix::of(matrix).numerics(), CudaMatrix::of(matrix).parts(), batch_rows,
-                             fast_device(device_->facts()));
+                             !options_.own_orders(), fast_device(device_->facts()));
 }
 
 Choice CudaBackend::explain_attend(const AttnSpec& spec, const CacheSpec& cache, int64_t batch_rows) const {

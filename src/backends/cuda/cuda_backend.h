@@ -9,7 +9,7 @@
 namespace vernier {
 
 /// One NVIDIA GPU. Owns its device; what it made does not outlive it. Activations are float32; under fast numerics a
-/// product rounds them to bf16. One thread at a time.
+/// product rounds them to bf16, or many rows by E4M3 weights to E4M3. One thread at a time.
 class CudaBackend final : public Backend {
  public:
   /// Refuses a machine without a GPU, and a device that is not there.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cuda/cuda_products.h"
 #include "backends/cuda/fast_choice.h"
 #include "backends/cuda/kernels/number_codes.h"
 #include "base/check.h"
@@ -56,7 +57,7 @@ Result<DeviceScales> take_scales(CudaDevice& device, const QTensor::View& view) 
 }  // namespace
 
 Result<std::shared_ptr<const CudaMatrix>> CudaMatrix::make(CudaDevice& device, std::span<const QTensor> segments,
-                                                           Numerics numerics) {
+                                                           Numerics numerics, PackUse use) {
   TRY_STATUS(check_segments(segments));
   int64_t rows = 0;
   for (const QTensor& segment : segments) rows += segment.rows();
@@ -76,6 +77,7 @@ Result<std::shared_ptr<const CudaMatrix>> CudaMatrix::make(CudaDevice& device, s
       if (scales.kind != cuda::ScaleKind::kNone) part.view.groups_across = scales.groups_across;
       part.largest_e8m0 = scales.largest_e8m0;
       if (numerics == Numerics::kFast) part.fast = judge_fast(part.view, part.largest_e8m0).codes;
+      part.deep = judge_deep(part.view, part.fast, use, fast_device(device.facts()));
       made->parts_.push_back(part);
     }
     if (scales.kind != cuda::ScaleKind::kNone) made->buffers_.push_back(std::move(scales.bytes));

@@ -18,7 +18,7 @@ class CudaMatrix final : public PackedMatrix {
  public:
   /// Refuses GGUF blocks whose own scale is no number.
   static Result<std::shared_ptr<const CudaMatrix>> make(CudaDevice& device, std::span<const QTensor> segments,
-                                                        Numerics numerics);
+                                                        Numerics numerics, PackUse use);
 
   PackedInfo info() const override { return info_; }
   std::span<const CudaRows> parts() const { return parts_; }

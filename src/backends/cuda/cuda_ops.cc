@@ -14,7 +14,7 @@ CudaOps::CudaOps(CudaDevice& device, CudaKvStore& kv, int64_t max_rows, const Cu
       kv_(kv),
       max_rows_(max_rows),
       step_(device, queue_),
-      products_(device, queue_),
+      products_(device, queue_, !options.own_orders()),
       attention_(device, queue_, step_, products_, options.own_orders()),
       experts_(device, queue_, products_) {}
 

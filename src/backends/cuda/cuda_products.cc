@@ -32,7 +32,9 @@ bool aligned(cuda::ConstRows x) {
 
 FastDevice fast_device(const cuda::DeviceFacts& facts) {
   const DeviceFeatures* known = find_device(fmt::format("sm{}{}", facts.major, facts.minor));
-  return {facts.multiprocessors, known != nullptr && known->capabilities.has(ChipFeature::kWarpgroupMma)};
+  const auto has = [&](ChipFeature feature) { return known != nullptr && known->capabilities.has(feature); };
+  return {facts.multiprocessors, has(ChipFeature::kWarpgroupMma), has(ChipFeature::kBulkCopy),
+          has(ChipFeature::kFp8Mma)};
 }
 
 bool takes_norm(const PackedMatrix& matrix, int64_t rows) {
@@ -58,10 +60,12 @@ void CudaProducts::multiply(const PackedMatrix& matrix, const float* bias, cuda:
   for (size_t next = 0; next < parts.size();) {
     cuda::ProductCall call;
     const cuda::FastCodes codes = parts[next].fast;
+    bool deep = true;
     // As many as a launch takes: neighbours of one kind of codes.
     while (next < parts.size() && call.part_count < cuda::kMostParts && parts[next].fast == codes &&
            (call.part_count == 0 || parts[next].view.kind == call.parts[0].weight.kind)) {
       call.parts[call.part_count++] = {parts[next].view, parts[next].first_output};
+      deep = deep && parts[next].deep.code == ReasonCode::kChosen;
       call.outputs += parts[next++].view.rows;
     }
     call.x = x;
@@ -70,7 +74,7 @@ void CudaProducts::multiply(const PackedMatrix& matrix, const float* bias, cuda:
     call.bias = bias;
     call.add = add;
     if (codes != cuda::FastCodes::kNone) {
-      multiply_fast(call, codes, with);
+      multiply_fast(call, codes, deep, with);
     } else if (rows <= cuda::kMostFusedRows) {
       const cuda::FusedProductCall fused{call, with.norm, with.norm_eps, with.gate.has_value(),
                                          with.gate.value_or(cuda::GateRule{})};
@@ -103,7 +107,8 @@ cuda::FastScratch CudaProducts::scratch_for(const cuda::FastPlan& plan) {
   return scratch;
 }
 
-void CudaProducts::multiply_fast(const cuda::ProductCall& call, cuda::FastCodes codes, const ProductNeighbours& with) {
+void CudaProducts::multiply_fast(const cuda::ProductCall& call, cuda::FastCodes codes, bool deep,
+                                 const ProductNeighbours& with) {
   if (with.norm != nullptr || with.gate) {
     CHECK(aligned(call.x), "rows of {} numbers that are normed or gated", call.x.stride);
     const cuda::FusedProductCall fused{call, with.norm, with.norm_eps, with.gate.has_value(),
@@ -119,6 +124,9 @@ void CudaProducts::multiply_fast(const cuda::ProductCall& call, cuda::FastCodes 
   problem.cols = call.parts[0].weight.cols;
   problem.rows = call.rows;
   problem.aligned = aligned(call.x);
+  problem.codes = codes;
+  problem.deep = deep;
+  problem.same_rows = same_rows_;
   const cuda::FastPlan plan = plan_fast_product(problem, fast_device(device_.facts()));
   const cuda::FastScratch scratch = scratch_for(plan);
   queue_.launch("fast product", cuda::fast_product, call, codes, plan, scratch);

@@ -27,7 +27,9 @@ bool takes_gate(const PackedMatrix& matrix, int64_t rows);
 /// thread.
 class CudaProducts {
  public:
-  CudaProducts(CudaDevice& device, LaunchQueue& queue) : device_(device), queue_(queue) {}
+  /// `same_rows`: a row has the same bits in any crowd.
+  CudaProducts(CudaDevice& device, LaunchQueue& queue, bool same_rows)
+      : device_(device), queue_(queue), same_rows_(same_rows) {}
 
   /// x times a matrix, its parts of one kind of codes together.
   void multiply(const PackedMatrix& matrix, const float* bias, cuda::ConstRows x, int64_t rows, cuda::Rows out,
@@ -36,11 +38,13 @@ class CudaProducts {
   void multiply_grouped(const cuda::GroupedProductCall& call, cuda::FastCodes codes, int64_t cols, int64_t places);
 
  private:
-  void multiply_fast(const cuda::ProductCall& call, cuda::FastCodes codes, const ProductNeighbours& with);
+  /// `deep`: deep tiles take every part.
+  void multiply_fast(const cuda::ProductCall& call, cuda::FastCodes codes, bool deep, const ProductNeighbours& with);
   cuda::FastScratch scratch_for(const cuda::FastPlan& plan);
 
   CudaDevice& device_;
   LaunchQueue& queue_;
+  const bool same_rows_;
   DeviceScratch arranged_, partials_;
   DeviceBuffer arrivals_;
 };

@@ -6,6 +6,7 @@
 #include "backends/cuda/kernels/fast.h"
 #include "backends/cuda/kernels/views.h"
 #include "tensor/qtensor.h"
+#include "tune/choice.h"
 
 /// From what the rest of the program stores to what crosses the border. Pure.
 namespace vernier {
@@ -18,8 +19,9 @@ cuda::ScaleKind scale_kind(ScaleType type);
 struct CudaRows {
   int64_t first_output = 0;
   cuda::QView view;
-  cuda::FastCodes fast = cuda::FastCodes::kNone;  ///< how fast numerics read them
-  int largest_e8m0 = 0;                           ///< of the codes of its scales, where they are powers of two
+  cuda::FastCodes fast = cuda::FastCodes::kNone;     ///< how fast numerics read them
+  int largest_e8m0 = 0;                              ///< of the codes of its scales, where they are powers of two
+  Reason deep{ReasonCode::kCodec, "not looked at"};  ///< whether deep tiles can multiply by them, see judge_deep
 };
 
 /// Views of a tensor whose bytes lie at these addresses; one for each of its segments.

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
+#include <utility>
+
+#include "tune/device_features.h"
 
 namespace vernier {
 namespace {
@@ -17,6 +21,18 @@ constexpr int64_t kMostDirectRows = 4;
 constexpr int64_t kMiddleWeight = 24 << 20;  // numbers; below, a block's shares of a tile cost more than they gain
 constexpr int32_t kSmallTileRows = 64;
 constexpr int64_t kFewPlaces = 8;  // a matrix
+
+constexpr int64_t kLeastDeepRows = 65;         // fewer are read by the memory's speed anyway
+constexpr int64_t kLeastDeepWork = 512 << 20;  // numbers multiplied; below, other kernels are as fast
+constexpr int64_t kMostDeepRows = 1 << 30;     // boxes are named by 32 bits
+constexpr int64_t kDeepBlockColumns = cuda::kUnitColumns;
+constexpr int64_t kDeepBlockRows = 128;
+/// Rows and outputs of a tile, and what one costs beside the others, as measured on an H200: large ones read less.
+struct DeepTile {
+  int32_t rows, outputs;
+  double cost;
+};
+constexpr DeepTile kDeepTiles[] = {{256, 128, 1.0}, {128, 192, 0.8}, {128, 128, 0.6}, {128, 64, 0.42}};
 
 FastVerdict can(FastCodes codes) {
   return {codes, {ReasonCode::kChosen, "held by one or two bf16 numbers"}};
@@ -104,7 +120,68 @@ FastVerdict judge_fast(const cuda::QView& view, int largest_e8m0) {
   }
 }
 
+Reason judge_deep(const cuda::QView& view, FastCodes codes, PackUse use, const FastDevice& device) {
+  const bool bytes = codes == FastCodes::kE4M3Row || codes == FastCodes::kE4M3Block;
+  if (!bytes && codes != FastCodes::kBF16) return {ReasonCode::kCodec, "made for bf16 and for E4M3"};
+  const std::pair<bool, ChipFeature> needs[] = {{device.warpgroups, ChipFeature::kWarpgroupMma},
+                                                {device.bulk_copies, ChipFeature::kBulkCopy},
+                                                {device.fp8 || !bytes, ChipFeature::kFp8Mma}};
+  for (const auto& [has, feature] : needs) {
+    if (!has) return {ReasonCode::kNeedsFeature, fmt::format("needs {}", name(feature))};
+  }
+  if (bytes && use == PackUse::kWideRows) {
+    return {ReasonCode::kNumerics, "rounds rows to E4M3; the checkpoint quantises weights alone"};
+  }
+  if (codes == FastCodes::kE4M3Block &&
+      (view.group_cols != kDeepBlockColumns || view.group_rows % kDeepBlockRows != 0 ||
+       view.first_row % kDeepBlockRows != 0)) {
+    return {ReasonCode::kBlockSize, fmt::format("{}x{} codes share a scale; made for {}x{}", view.group_rows,
+                                                view.group_cols, kDeepBlockRows, kDeepBlockColumns)};
+  }
+  return {ReasonCode::kChosen, "both operands lie in shared memory"};
+}
+
+Reason judge_deep_rows(const FastProblem& problem) {
+  if (problem.same_rows) {
+    return {ReasonCode::kNumerics, "adds in another order than the kernels for few rows; rows shall not differ"};
+  }
+  const int64_t outputs = problem.output_strips * 16;
+  if (problem.rows < kLeastDeepRows || problem.rows > kMostDeepRows) {
+    return {ReasonCode::kRows, fmt::format("made for {} rows and more; these are {}", kLeastDeepRows, problem.rows)};
+  }
+  if (problem.rows * outputs * problem.cols < kLeastDeepWork) {
+    return {ReasonCode::kRows, fmt::format("{} rows x {} x {} are few", problem.rows, outputs, problem.cols)};
+  }
+  return {ReasonCode::kChosen, "both operands lie in shared memory"};
+}
+
+namespace {
+
+cuda::FastPlan plan_deep(const FastProblem& problem, const FastDevice& device) {
+  const bool bytes = cuda::deep_rows_are_bytes(problem.codes);
+  cuda::FastPlan plan;
+  double least = 0;
+  for (const DeepTile& tile : kDeepTiles) {
+    const int64_t tiles = rounded(problem.rows, tile.rows) / tile.rows *
+                          (rounded(problem.output_strips * 16, tile.outputs) / tile.outputs);
+    const double time =
+        tile.cost * static_cast<double>(rounded(tiles, device.multiprocessors) / device.multiprocessors);
+    if (plan.deep_outputs != 0 && time >= least) continue;
+    least = time;
+    plan.tile_rows = tile.rows;
+    plan.deep_outputs = tile.outputs;
+  }
+  plan.blocks = device.multiprocessors;
+  plan.arranged = true;
+  plan.arranged_pairs = problem.rows * cuda::deep_row_bytes(problem.codes, problem.cols) / 4;
+  if (bytes) plan.arranged_pairs += cuda::fast_units(problem.cols) * cuda::deep_scale_stride(problem.rows);
+  return plan;
+}
+
+}  // namespace
+
 cuda::FastPlan plan_fast_product(const FastProblem& problem, const FastDevice& device) {
+  if (problem.deep && judge_deep_rows(problem).code == ReasonCode::kChosen) return plan_deep(problem, device);
   cuda::FastPlan plan;
   const int64_t row_limit = problem.output_strips * 16 * problem.cols < kSmallWeight ? 8 : kMostDirectRows;
   if (problem.rows <= row_limit && problem.aligned) return plan;
@@ -174,8 +251,8 @@ Reason judge_fast_experts(const ExpertsSpec& spec, int64_t hidden, int64_t place
   return {ReasonCode::kChosen, "few rows of each expert"};
 }
 
-const char* fast_kernel_name(const cuda::FastPlan& plan) {
-  return plan.tile_rows > cuda::kMostStripRows ? "fast_tiles_bf16" : "fast_rows_bf16";
+const char* deep_kernel_name(FastCodes codes) {
+  return cuda::deep_rows_are_bytes(codes) ? "deep_tiles_e4m3" : "deep_tiles_bf16";
 }
 
 }  // namespace vernier

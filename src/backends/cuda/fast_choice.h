@@ -4,6 +4,7 @@
 #include <span>
 
 #include "backends/cuda/kernels/fast.h"
+#include "ops/backend.h"
 #include "ops/experts_spec.h"
 #include "tune/choice.h"
 
@@ -26,11 +27,21 @@ struct FastProblem {
   int64_t cols = 0;
   int64_t rows = 0;
   bool aligned = true;  ///< every row of x begins at a multiple of 16 bytes
+  cuda::FastCodes codes = cuda::FastCodes::kNone;
+  bool deep = false;       ///< judge_deep allows every part
+  bool same_rows = false;  ///< a row has the same bits in any crowd
 };
 struct FastDevice {
   int multiprocessors = 1;
   bool warpgroups = false;  ///< has products of a warp group
+  bool bulk_copies = false;
+  bool fp8 = false;  ///< multiplies E4M3 by E4M3
 };
+
+/// Whether deep tiles can multiply by a view, and if not why: kChosen for can.
+Reason judge_deep(const cuda::QView& view, cuda::FastCodes codes, PackUse use, const FastDevice& device);
+/// Whether they serve these rows of such views.
+Reason judge_deep_rows(const FastProblem& problem);
 
 cuda::FastPlan plan_fast_product(const FastProblem& problem, const FastDevice& device);
 /// `places` rows shared out among `matrices`.
@@ -42,7 +53,7 @@ Reason judge_fast_fused(int64_t rows, int64_t cols, std::span<const int64_t> fir
 /// Whether a step's `places` are multiplied by the experts' matrices in two launches: gate and up to `width` with the
 /// gate, and down to `hidden` with the sum of the answers.
 Reason judge_fast_experts(const ExpertsSpec& spec, int64_t hidden, int64_t places, const FastDevice& device);
-/// "fast_rows_bf16" or "fast_tiles_bf16".
-const char* fast_kernel_name(const cuda::FastPlan& plan);
+/// "deep_tiles_e4m3" or "deep_tiles_bf16".
+const char* deep_kernel_name(cuda::FastCodes codes);
 
 }  // namespace vernier

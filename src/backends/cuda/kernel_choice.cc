@@ -130,7 +130,7 @@ AttendPlan plan_attend_tiles(int32_t rows, const AttnSpec& spec, int32_t ranges)
 // What a kernel cannot do at all was refused before anybody asks why it was chosen: by make_ops and make_kv.
 
 std::vector<Choice> explain_cuda_linear(const PackedMatrix& matrix, Numerics numerics, std::span<const CudaRows> parts,
-                                        int64_t batch_rows, const FastDevice& device) {
+                                        int64_t batch_rows, bool same_rows, const FastDevice& device) {
   std::vector<Choice> choices;
   std::vector<cuda::FastCodes> told;
   for (const CudaRows& part : parts) {
@@ -139,28 +139,38 @@ std::vector<Choice> explain_cuda_linear(const PackedMatrix& matrix, Numerics num
     FastProblem problem;
     problem.cols = part.view.cols;
     problem.rows = batch_rows;
+    problem.codes = part.fast;
+    problem.same_rows = same_rows;
+    Reason deep = can();
     for (const CudaRows& other : parts) {
       if (other.fast != part.fast) continue;
       problem.output_tiles += (other.view.rows + cuda::kTileOutputs - 1) / cuda::kTileOutputs;
       problem.output_strips += (other.view.rows + 15) / 16;
+      if (deep.code == ReasonCode::kChosen) deep = other.deep;
     }
+    if (deep.code == ReasonCode::kChosen) deep = judge_deep_rows(problem);
+    problem.deep = deep.code == ReasonCode::kChosen;
     const bool tiles = plan_fast_product(problem, device).tile_rows > cuda::kMostStripRows;
     Reason few = can(), many = can(), exact = {ReasonCode::kSlower, "tensor cores are faster here"};
     if (part.fast == cuda::FastCodes::kNone) {
       few = numerics == Numerics::kExact
                 ? Reason{ReasonCode::kNumerics, "rounds activations to bf16; float32 is asked for"}
                 : judge_fast(part.view, part.largest_e8m0).reason;
-      many = few;
+      deep = many = few;
       exact = can();
     } else if (tiles) {
       few = {ReasonCode::kRows, fmt::format("made for few rows; these are {}", batch_rows)};
+      if (problem.deep) many = {ReasonCode::kSlower, "decodes weights in registers"};
     } else if (!device.warpgroups) {
       many = {ReasonCode::kNeedsFeature, "needs warpgroup_mma"};
     } else {
       many = {ReasonCode::kRows, fmt::format("made for many rows; these are {}", batch_rows)};
     }
     choices.push_back({linear_problem(matrix, batch_rows),
-                       {{"fast_tiles_bf16", many}, {"fast_rows_bf16", few}, {"product_rows_f32", exact}},
+                       {{deep_kernel_name(part.fast), deep},
+                        {"fast_tiles_bf16", many},
+                        {"fast_rows_bf16", few},
+                        {"product_rows_f32", exact}},
                        matrix.info().layout});
   }
   return choices;

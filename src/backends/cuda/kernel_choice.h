@@ -49,7 +49,7 @@ AttendPlan plan_attend_tiles(int32_t rows, const AttnSpec& spec, int32_t ranges)
 
 /// A choice for each way that parts are read in.
 std::vector<Choice> explain_cuda_linear(const PackedMatrix& matrix, Numerics numerics, std::span<const CudaRows> parts,
-                                        int64_t batch_rows, const FastDevice& device);
+                                        int64_t batch_rows, bool same_rows, const FastDevice& device);
 /// As if all rows were one sequence's.
 Choice explain_cuda_attend(const AttnSpec& spec, const CacheSpec& cache, const PromptProblem& problem);
 

@@ -127,6 +127,20 @@ std::string compressed(const std::string& weights, const std::string& format, co
          weights + "}}" + more + "}";
 }
 
+// Rows may be rounded further by a backend where the activations were to be, and not where the weights alone were.
+TEST(QuantPlan, WeightsAloneAreToldApart) {
+  const auto weights_only = [](const std::string& json) { return plan(json).decide("x").scheme.weights_only; };
+  const std::string alone = compressed(R"({"num_bits":8,"type":"float","strategy":"channel"})", "float-quantized");
+  EXPECT_TRUE(weights_only(alone));
+  std::string both = alone;
+  both.replace(both.find("null"), 4, R"({"num_bits":8,"type":"float","strategy":"token","dynamic":true})");
+  EXPECT_FALSE(weights_only(both));
+  EXPECT_TRUE(weights_only(R"({"quant_method":"modelopt","quant_algo":"FP8_PB_WO"})"));
+  EXPECT_TRUE(weights_only(R"({"quant_method":"modelopt","quant_algo":"W4A16_NVFP4"})"));
+  EXPECT_FALSE(weights_only(R"({"quant_method":"modelopt","quant_algo":"FP8"})"));
+  EXPECT_FALSE(weights_only(R"({"quant_method":"fp8","weight_block_size":[128,128]})"));
+}
+
 TEST(QuantPlan, CompressedTensors) {
   auto of = [](const std::string& weights, const std::string& format) {
     return form(plan(compressed(weights, format)));

@@ -4,6 +4,7 @@
 #include "backends/cuda/cuda_views.h"
 #include "backends/cuda/fast_choice.h"
 #include "tensor/codec.h"
+#include "tune/device_features.h"
 
 namespace vernier {
 namespace {
@@ -91,6 +92,91 @@ TEST(CudaFastPlan, RowsDecideTheKernelAndWhatItTakes) {
     EXPECT_GE(made.arranged_pairs, rows * 7168 / 2) << rows;
     EXPECT_EQ(made.splits > 1, made.partial_numbers >= int64_t{4} * rows * 4096) << rows;
   }
+}
+
+/// What packing hands to judge_deep.
+Reason deep(const Codec& codec, const FastDevice& device, PackUse use = PackUse::kLinear, int64_t first_row = 0) {
+  cuda::QView view;
+  view.rows = 512;
+  view.first_row = first_row;
+  view.cols = 768;
+  view.kind = codes_kind(codec);
+  view.inner = scale_kind(codec.inner);
+  view.row_bytes = codec.row_bytes(view.cols);
+  view.group_rows = codec.group_rows == 0 ? view.rows : codec.group_rows;
+  view.group_cols = codec.group_cols == 0 ? view.cols : codec.group_cols;
+  view.groups_across = (codec.groups_across(view.cols) + 7) / 8 * 8;
+  return judge_deep(view, judge_fast(view, 127).codes, use, device);
+}
+
+FastDevice device_of(std::string_view name) {
+  const ChipFeatureSet has = find_device(name)->capabilities;
+  return {132, has.has(ChipFeature::kWarpgroupMma), has.has(ChipFeature::kBulkCopy), has.has(ChipFeature::kFp8Mma)};
+}
+
+TEST(CudaDeepChoice, ACapabilityDecidesAndNotAnArchitecture) {
+  const Codec block = block_codec(CodecId::kE4M3Block, 128, 128, ScaleType::kF32);
+  for (const char* chip : {"sm80", "sm89", "sm100", "sm120"}) {
+    for (const Codec& of : {block, codec(CodecId::kBF16)}) {
+      const Reason reason = deep(of, device_of(chip));
+      EXPECT_EQ(reason.code, ReasonCode::kNeedsFeature) << chip;
+      EXPECT_THAT(reason.detail, HasSubstr("warpgroup_mma")) << chip;
+    }
+  }
+  EXPECT_EQ(deep(block, device_of("sm90")).code, ReasonCode::kChosen);
+  FastDevice without = device_of("sm90");
+  without.fp8 = false;
+  EXPECT_THAT(deep(block, without).detail, HasSubstr("fp8_mma"));
+  EXPECT_EQ(deep(codec(CodecId::kBF16), without).code, ReasonCode::kChosen);
+  without.bulk_copies = false;
+  EXPECT_THAT(deep(codec(CodecId::kBF16), without).detail, HasSubstr("bulk_copy"));
+}
+
+TEST(CudaDeepChoice, CodesAndTheirScalesDecide) {
+  const FastDevice hopper = device_of("sm90");
+  for (CodecId id : {CodecId::kBF16, CodecId::kE4M3Tensor, CodecId::kE4M3Channel}) {
+    EXPECT_EQ(deep(codec(id), hopper).code, ReasonCode::kChosen) << codec(id).name;
+  }
+  for (CodecId id : {CodecId::kMxfp4, CodecId::kMxfp8, CodecId::kE5M2Channel, CodecId::kQ8_0, CodecId::kF32}) {
+    EXPECT_EQ(deep(codec(id), hopper).code, ReasonCode::kCodec) << codec(id).name;
+  }
+  EXPECT_EQ(deep(block_codec(CodecId::kE4M3Block, 256, 128, ScaleType::kF32), hopper).code, ReasonCode::kChosen);
+  for (const auto& [rows, cols] : {std::pair(64, 128), std::pair(128, 256), std::pair(5, 128)}) {
+    const Reason reason = deep(block_codec(CodecId::kE4M3Block, rows, cols, ScaleType::kF32), hopper);
+    EXPECT_EQ(reason.code, ReasonCode::kBlockSize);
+    EXPECT_THAT(reason.detail, HasSubstr("128x128"));
+  }
+  const Codec block = block_codec(CodecId::kE4M3Block, 128, 128, ScaleType::kF32);
+  EXPECT_EQ(deep(block, hopper, PackUse::kLinear, 64).code, ReasonCode::kBlockSize) << "begins within a block";
+  EXPECT_EQ(deep(block, hopper, PackUse::kWideRows).code, ReasonCode::kNumerics) << "weights alone are quantised";
+  EXPECT_EQ(deep(codec(CodecId::kBF16), hopper, PackUse::kWideRows).code, ReasonCode::kChosen);
+}
+
+TEST(CudaDeepPlan, ManyRowsOfLargeWeights) {
+  FastProblem problem{.output_tiles = 56, .output_strips = 448, .cols = 16384, .rows = 4096};
+  problem.codes = FastCodes::kE4M3Block;
+  problem.deep = true;
+  const FastDevice hopper = device_of("sm90");
+  EXPECT_EQ(plan_fast_product(problem, hopper).tile_rows, 256);
+  EXPECT_EQ(plan_fast_product(problem, hopper).deep_outputs, 128);
+  EXPECT_EQ(plan_fast_product(problem, hopper).arranged_pairs, int64_t{4096} * 16384 / 4 + int64_t{4096} * 128);
+  problem.rows = 66;
+  EXPECT_EQ(plan_fast_product(problem, hopper).deep_outputs, 64) << "one wave of small tiles";
+  EXPECT_EQ(plan_fast_product(problem, hopper).arranged_pairs, int64_t{66} * 16384 / 4 + int64_t{68} * 128);
+  problem.codes = FastCodes::kBF16;
+  EXPECT_EQ(plan_fast_product(problem, hopper).arranged_pairs, int64_t{66} * 16384 / 2);
+  problem.rows = 64;
+  EXPECT_EQ(judge_deep_rows(problem).code, ReasonCode::kRows);
+  EXPECT_EQ(plan_fast_product(problem, hopper).deep_outputs, 0);
+  problem.rows = 4096;
+  problem.same_rows = true;
+  EXPECT_EQ(judge_deep_rows(problem).code, ReasonCode::kNumerics);
+  EXPECT_EQ(plan_fast_product(problem, hopper).deep_outputs, 0);
+  problem.same_rows = false;
+  problem.output_strips = 1;
+  EXPECT_EQ(judge_deep_rows(problem).code, ReasonCode::kChosen);
+  problem.cols = 1024;
+  EXPECT_EQ(judge_deep_rows(problem).code, ReasonCode::kRows) << "little work";
 }
 
 // Arranged rows of two experts must not meet, and each expert's must begin where a swizzle does.

@@ -5,6 +5,8 @@ namespace vernier::cuda {
 // fast_instance.cu.in makes these, one kind of codes a file.
 template <FastCodes C>
 LaunchCode launch_fast(const ProductCall& call, const FastPlan& plan, const FastScratch& scratch, Stream stream);
+LaunchCode launch_deep(const ProductCall& call, FastCodes codes, const FastPlan& plan, const FastScratch& scratch,
+                       Stream stream);  // deep.cu
 template <FastCodes C>
 LaunchCode launch_fast_grouped(const FastGroupedCall& call, const FastPlan& plan, const FastScratch& scratch,
                                Stream stream);
@@ -37,6 +39,7 @@ LaunchCode with_fast_codes(FastCodes codes, Visit visit) {
 LaunchCode fast_product(const ProductCall& call, FastCodes codes, const FastPlan& plan, const FastScratch& scratch,
                         Stream stream) {
   if (call.rows == 0 || call.outputs == 0) return kLaunched;
+  if (plan.deep_outputs > 0) return launch_deep(call, codes, plan, scratch, stream);
   return with_fast_codes(codes,
                          [&](auto tag) { return launch_fast<decltype(tag)::kValue>(call, plan, scratch, stream); });
 }

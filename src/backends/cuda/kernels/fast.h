@@ -54,8 +54,25 @@ struct FastPlan {
   int64_t arranged_pairs = 0;
   int64_t partial_numbers = 0;
   int32_t arrivals = 0;
+  int32_t deep_outputs = 0;  ///< of a deep tile, which has tile_rows; 0: another kernel
+  int32_t blocks = 0;        ///< that deep tiles are shared out among
   VERNIER_COMPARED(FastPlan)
 };
+
+/// Deep tiles: rows and weights both lie in shared memory, and tensor cores read them there. Rows are bf16, or, where
+/// weights are E4M3, E4M3 under a float32 scale for each row and unit: the largest / 448, as `dynamic` activations are
+/// defined. Rows come first among what is arranged, then scales [unit][deep_scale_stride].
+inline constexpr float kLeastLargest = 1e-10f;  ///< of a row's numbers in a unit, so that no scale is 0
+inline constexpr float kLargestE4M3 = 448.0f;
+constexpr bool deep_rows_are_bytes(FastCodes codes) {
+  return codes != FastCodes::kBF16;
+}
+constexpr int64_t deep_row_bytes(FastCodes codes, int64_t cols) {
+  return fast_units(cols) * kUnitColumns * (deep_rows_are_bytes(codes) ? 1 : 2);
+}
+constexpr int64_t deep_scale_stride(int64_t rows) {
+  return (rows + 3) / 4 * 4;
+}
 
 struct FastScratch {
   uint32_t* arranged = nullptr;  ///< [arranged_pairs], at a multiple of 16 bytes
