@@ -43,6 +43,7 @@ struct ServeFlags {
   int header_timeout_s = 10, body_timeout_s = 30, idle_timeout_s = 120, keep_alive_s = 15;
   int64_t max_body_mib = 64;
   double request_timeout_s = 0;
+  double stalled_after_s = 60;
 };
 
 void add_http_flags(CLI::App& command, ServeFlags& flags) {
@@ -85,6 +86,11 @@ void add_http_flags(CLI::App& command, ServeFlags& flags) {
   command
       .add_option("--request-timeout", flags.request_timeout_s,
                   "Seconds from a request's last byte to the end of its answer, then it fails with 504; 0: no limit")
+      ->check(CLI::Range(0.0, 1e7))
+      ->capture_default_str();
+  command
+      .add_option("--stalled-after", flags.stalled_after_s,
+                  "Seconds that a step may take before /health answers 503 'stalled'; 0: never")
       ->check(CLI::Range(0.0, 1e7))
       ->capture_default_str();
   command.add_option("--grace", flags.grace_s, "Seconds for running answers after SIGTERM")
@@ -266,6 +272,7 @@ ApiOptions api_options(const ServeFlags& flags) {
   ApiOptions api;
   api.strict_fields = flags.strict;
   api.version = VERNIER_VERSION;
+  api.stalled_after = std::chrono::nanoseconds(static_cast<int64_t>(flags.stalled_after_s * 1e9));
   api.request_timeout = std::chrono::nanoseconds(static_cast<int64_t>(flags.request_timeout_s * 1e9));
   return api;
 }

@@ -31,6 +31,7 @@ struct EngineStats {
   int64_t steps = 0, step_rows = 0, failed_steps = 0, preemptions = 0;
   int64_t forward_ns = 0, planning_ns = 0;
   int32_t running = 0, waiting = 0;
+  int64_t step_ns = 0;  ///< how long the step under way has lasted; 0: there is none
   struct CacheClassStats {
     std::optional<int32_t> window;
     int32_t blocks = 0, held_blocks = 0, cached_blocks = 0;

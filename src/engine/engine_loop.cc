@@ -71,6 +71,7 @@ EngineStats EngineLoop::stats() const {
   // What was submitted and not yet taken in waits too.
   stats.waiting = std::max(0, in_system_.load() - stats.running);
   stats.kv_saturated = runner_->saturated();
+  if (const int64_t began_ns = step_began_ns_.load()) stats.step_ns = monotonic_ns() - began_ns;
   return stats;
 }
 
@@ -167,6 +168,7 @@ bool EngineLoop::step() {
     plan(*state_, begin_ns, plan_);
   }
   if (plan_.empty()) return false;
+  step_began_ns_.store(begin_ns);
   mark_admissions(begin_ns);
   launch(*state_, plan_);
   for (const Admission& admission : plan_.admissions) {
@@ -191,6 +193,7 @@ bool EngineLoop::step() {
     fail_step(output.error(), now_ns);
   }
   counts_.planning_ns += launched_ns - begin_ns + (monotonic_ns() - now_ns);
+  step_began_ns_.store(0);
   publish_stats();
   delivery_.flush();
   return true;
@@ -342,29 +345,6 @@ void EngineLoop::accept_token(Sequence& member, SampledToken token, RequestUpdat
     update.finished.emplace().reason = FinishReason::kLength;
   } else if (member.prompt_tokens() + member.generated >= state_->most_tokens()) {
     update.finished.emplace().reason = FinishReason::kContext;
-  }
-}
-
-void EngineLoop::accept_hidden(const PlannedRows& rows, Sequence& member, const StepOutput& output) {
-  const auto hidden = static_cast<size_t>(shape().hidden);
-  const auto& place = *std::ranges::find(requests_, &member.request);
-  const auto index = static_cast<size_t>(&place - requests_.data());
-  const float* first = output.hidden.data() + static_cast<size_t>(rows_[index].first_row) * hidden;
-  member.hidden.resize(hidden);
-  if (member.request.kind == RequestKind::kEmbedLast) {
-    std::copy_n(first + static_cast<size_t>(rows.rows - 1) * hidden, hidden, member.hidden.begin());
-    return;
-  }
-  if (member.request.kind == RequestKind::kEmbedFirst) {
-    if (rows.first_position == 0) std::copy_n(first, hidden, member.hidden.begin());
-    return;
-  }
-  const float share = 1.0F / static_cast<float>(member.prompt_tokens());
-  for (int32_t row = 0; row < rows.rows; ++row, first += hidden) {
-    // A preemption computes rows again; each counts once.
-    if (rows.first_position + row < member.pooled_tokens) continue;
-    ++member.pooled_tokens;
-    for (size_t i = 0; i < hidden; ++i) member.hidden[i] += share * first[i];
   }
 }
 

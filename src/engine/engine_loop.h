@@ -108,6 +108,7 @@ class EngineLoop {
   std::atomic<RequestId> next_id_{1};
   std::atomic<int32_t> in_system_{0};
   std::atomic<bool> draining_{false};
+  std::atomic<int64_t> step_began_ns_{0};  // of the step under way; 0: there is none
   mutable std::mutex stats_mutex_;
   EngineStats published_;
 

@@ -3,7 +3,7 @@
 
 #include "engine/engine_loop.h"
 
-// The step's arrays, made from its plan.
+// The step's arrays, made from its plan, and what hidden rows add up to.
 
 namespace vernier {
 namespace {
@@ -89,6 +89,29 @@ void EngineLoop::fill_tables() {
       arrays.first_position.push_back(table.first_position());
     }
     tables_.push_back({options_.block_tokens, arrays.blocks, arrays.begin, arrays.first_position});
+  }
+}
+
+void EngineLoop::accept_hidden(const PlannedRows& rows, Sequence& member, const StepOutput& output) {
+  const auto hidden = static_cast<size_t>(shape().hidden);
+  const auto& place = *std::ranges::find(requests_, &member.request);
+  const auto index = static_cast<size_t>(&place - requests_.data());
+  const float* first = output.hidden.data() + static_cast<size_t>(rows_[index].first_row) * hidden;
+  member.hidden.resize(hidden);
+  if (member.request.kind == RequestKind::kEmbedLast) {
+    std::copy_n(first + static_cast<size_t>(rows.rows - 1) * hidden, hidden, member.hidden.begin());
+    return;
+  }
+  if (member.request.kind == RequestKind::kEmbedFirst) {
+    if (rows.first_position == 0) std::copy_n(first, hidden, member.hidden.begin());
+    return;
+  }
+  const float share = 1.0F / static_cast<float>(member.prompt_tokens());
+  for (int32_t row = 0; row < rows.rows; ++row, first += hidden) {
+    // A preemption computes rows again; each counts once.
+    if (rows.first_position + row < member.pooled_tokens) continue;
+    ++member.pooled_tokens;
+    for (size_t i = 0; i < hidden; ++i) member.hidden[i] += share * first[i];
   }
 }
 

@@ -24,6 +24,8 @@ struct ApiOptions {
   int32_t max_choices = 1024;                   ///< prompts times choices of one request
   std::string version;                          ///< of this program
   std::chrono::nanoseconds request_timeout{0};  ///< for one request, from its last byte to the end; 0: none
+  /// A step under way for longer makes /health say so; 0: never.
+  std::chrono::nanoseconds stalled_after{std::chrono::seconds(60)};
 };
 
 /// Answers under way by their ids, for /abort_request. Any thread.

@@ -88,6 +88,14 @@ HttpResponse show_version(const ApiContext& context) {
 HttpResponse show_health(const ApiContext& context, const HttpRequest& request) {
   if (request.draining) return ApiError::make(503, "the server is going down", "shutting_down").response();
   if (auto refusal = context.readiness.any_refusal()) return refusal->response();
+  const std::chrono::nanoseconds limit = context.options.stalled_after, step(context.model->engine->stats().step_ns);
+  if (limit.count() > 0 && step > limit) {
+    return ApiError::make(503,
+                          fmt::format("a step has not ended for {:.1f} s; the device may hang: restart the server",
+                                      std::chrono::duration<double>(step).count()),
+                          "stalled")
+        .response();
+  }
   return HttpResponse::json("{\"status\":\"ok\"}");
 }
 

@@ -93,6 +93,44 @@ TEST(Lifecycle, AWarmUpThatHangsIsGivenUp) {
   expect_refused(fixture.ask("GET", "/health", ""), "warm_up_failed", "no answer came");
 }
 
+// L08: a step that does not end is told by /health, and by nothing once it has ended; a prompt of many steps is none.
+TEST(Lifecycle, HealthTellsOfAStepThatDoesNotEnd) {
+  struct HeldRunner : ScriptedStepRunner {
+    HeldRunner(int32_t vocab, std::shared_ptr<std::atomic<bool>> held)
+        : ScriptedStepRunner(vocab, 4096), held_(std::move(held)) {}
+    Result<StepOutput> run(const StepInput& step) override {
+      do {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      } while (held_->load());
+      return ScriptedStepRunner::run(step);
+    }
+    std::shared_ptr<std::atomic<bool>> held_;
+  };
+  const auto held = std::make_shared<std::atomic<bool>>(true);
+  RouteFixture fixture(kScript, false, RouteFixture::small_engine(),
+                       [&](int32_t vocab) { return std::make_unique<HeldRunner>(vocab, held); });
+  fixture.context().options.stalled_after = std::chrono::milliseconds(200);
+  EXPECT_EQ(fixture.ask("GET", "/health", "")->status(), 200);
+  const auto running =
+      fixture.open("POST", "/v1/chat/completions",
+                   R"({"model":"tiny","messages":[{"role":"user","content":"[slow]"}],"stream":true})");
+  const auto wait_for = [&](int status) {
+    for (int i = 0; i < 400 && fixture.ask("GET", "/health", "")->status() != status; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  };
+  wait_for(503);
+  expect_refused(fixture.ask("GET", "/health", ""), "stalled", "has not ended for 0.");
+  EXPECT_EQ(fixture.ask("GET", "/live", "")->status(), 200);
+  held->store(false);
+  wait_for(200);
+  for (int i = 0; i < 30; ++i) {  // of its 36 steps, longer together than the limit
+    EXPECT_EQ(fixture.ask("GET", "/health", "")->status(), 200);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ASSERT_TRUE(running->wait());
+}
+
 // F131: late anywhere is 504, or an error event once the stream flows; nothing is held after it.
 TEST(Lifecycle, ALateRequestEndsWithATimeout) {
   EngineOptions engine = RouteFixture::small_engine();
