@@ -6,8 +6,14 @@
 #include "backends/cuda/cuda_attention.h"
 #include "backends/cuda/cuda_matrix.h"
 #include "backends/cuda/kernel_choice.h"
+#include "backends/cuda/kernels/fast_held.h"
 
 namespace vernier {
+namespace {
+
+constexpr int64_t kMostChosenRows = 64;  // by one block; beyond, a row has one of its own
+
+}  // namespace
 
 cuda::GateRule gate_rule(const GateSpec& spec) {
   CHECK(spec.slope == 1 || spec.act == Act::kSilu, "a slope of {} of an activation other than silu", spec.slope);
@@ -96,23 +102,26 @@ void CudaExperts::multiply(const Table& table, const int32_t* source_rows, cuda:
   }
 }
 
-void CudaExperts::choose(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows) {
-  const ExpertsSpec& spec = layer.spec;
-  const int64_t choices = rows * spec.chosen;
+CudaExperts::Way CudaExperts::way_of(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows) {
+  Way way{table(layer.gate_up), table(layer.down)};
+  if (way.gate_up == nullptr || way.down == nullptr) return way;
+  const int64_t hidden = layer.router.inputs();
+  way.few = aligned(x) && in_two_launches(*way.gate_up, *way.down, layer.spec, hidden, rows * layer.spec.chosen);
+  way.laid = way.few && way.gate_up->groups.front().fast == cuda::FastCodes::kMxfp4;
+  way.routed = way.laid &&
+               judge_router(CudaMatrix::of(*layer.router.matrix).parts(), layer.spec, rows).code == ReasonCode::kChosen;
+  return way;
+}
+
+bool CudaExperts::takes_norm(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows) {
+  return way_of(layer, x, rows).routed;
+}
+
+cuda::RouteCall CudaExperts::route_call(const ExpertsSpec& spec, int64_t rows, const float* logits,
+                                        const float* correction) const {
   cuda::RouteCall route;
-  auto* logits = logits_.reserve<float>(device_, queue_, rows * spec.experts, "a router's logits");
-  choices_.expert_of = expert_of_.reserve<int32_t>(device_, queue_, choices, "choices");
-  choices_.weight_of = weight_of_.reserve<float>(device_, queue_, choices, "choices");
-  choices_.first = first_.reserve<int32_t>(device_, queue_, spec.experts + 1, "choices");
-  choices_.place_of = place_of_.reserve<int32_t>(device_, queue_, choices, "choices");
-  choices_.row_at = row_at_.reserve<int32_t>(device_, queue_, choices, "choices");
-  choices_.most_active = static_cast<int32_t>(std::min<int64_t>(choices, spec.weighted()));
-  choices_.active = active_.reserve<cuda::ActiveExpert>(device_, queue_, choices_.most_active, "choices");
-  if (queue_.failed()) return;
-  products_.multiply(*layer.router.matrix, CudaVector::numbers(layer.router.bias.get(), spec.experts), x, rows,
-                     {logits, spec.experts});
   route.logits = logits;
-  route.correction = CudaVector::numbers(layer.correction.get(), spec.experts);
+  route.correction = correction;
   route.rows = rows;
   route.experts = spec.experts;
   route.chosen = spec.chosen;
@@ -124,7 +133,10 @@ void CudaExperts::choose(const ExpertsLayer& layer, cuda::ConstRows x, int64_t r
   route.scale = spec.scale;
   route.expert_of = choices_.expert_of;
   route.weight_of = choices_.weight_of;
-  queue_.launch("choice of experts", cuda::route, route);
+  return route;
+}
+
+cuda::PlacesCall CudaExperts::places_call(const ExpertsSpec& spec, int64_t choices) const {
   cuda::PlacesCall places;
   places.expert_of = choices_.expert_of;
   places.choices = choices;
@@ -136,10 +148,57 @@ void CudaExperts::choose(const ExpertsLayer& layer, cuda::ConstRows x, int64_t r
   places.active = choices_.active;
   places.most_active = choices_.most_active;
   places.weighted = spec.weighted();
+  return places;
+}
+
+void CudaExperts::choose(const ExpertsLayer& layer, const Way& way, cuda::ConstRows x, int64_t rows,
+                         const RowNorm& norm) {
+  const ExpertsSpec& spec = layer.spec;
+  const int64_t choices = rows * spec.chosen, hidden = layer.router.inputs();
+  auto* logits = logits_.reserve<float>(device_, queue_, rows * spec.experts, "a router's logits");
+  choices_.expert_of = expert_of_.reserve<int32_t>(device_, queue_, choices, "choices");
+  choices_.weight_of = weight_of_.reserve<float>(device_, queue_, choices, "choices");
+  choices_.first = first_.reserve<int32_t>(device_, queue_, spec.experts + 1, "choices");
+  choices_.place_of = place_of_.reserve<int32_t>(device_, queue_, choices, "choices");
+  choices_.row_at = row_at_.reserve<int32_t>(device_, queue_, choices, "choices");
+  choices_.most_active = static_cast<int32_t>(std::min<int64_t>(choices, spec.weighted()));
+  choices_.active = active_.reserve<cuda::ActiveExpert>(device_, queue_, choices_.most_active, "choices");
+  choices_.laid = nullptr;
+  if (way.laid) {
+    choices_.laid = laid_.reserve<uint32_t>(device_, queue_, rows * cuda::laid_row_words(hidden), "experts' rows");
+  }
+  auto* arrived = routed_.reserve_zeros<uint32_t>(device_, queue_, 1, "a router's counter");
+  if (queue_.failed()) return;
+  const cuda::RouteCall route =
+      route_call(spec, rows, logits, CudaVector::numbers(layer.correction.get(), spec.experts));
+  const cuda::PlacesCall places = places_call(spec, choices);
+  const float* bias = CudaVector::numbers(layer.router.bias.get(), spec.experts);
+  if (way.routed) {
+    cuda::RouterCall router;
+    router.router.parts[0].weight = CudaMatrix::of(*layer.router.matrix).parts().front().view;
+    router.router.part_count = 1;
+    router.router.outputs = spec.experts;
+    router.router.x = x;
+    router.router.rows = rows;
+    router.router.out = {logits, spec.experts};
+    router.router.bias = bias;
+    router.norm = norm.weight;
+    router.norm_eps = norm.eps;
+    router.route = route;
+    router.places = places;
+    router.laid = choices_.laid;
+    router.arrived = arrived;
+    return queue_.launch("router", cuda::route_few, router);
+  }
+  products_.multiply(*layer.router.matrix, bias, x, rows, {logits, spec.experts});
+  if (way.laid || rows <= kMostChosenRows) {
+    return queue_.launch("choice of experts", cuda::choose, cuda::ChooseCall{route, places, x, hidden, choices_.laid});
+  }
+  queue_.launch("choice of experts", cuda::route, route);
   queue_.launch("places of experts", cuda::find_places, places);
 }
 
-void CudaExperts::run(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows, cuda::Rows out) {
+void CudaExperts::run(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows, cuda::Rows out, const RowNorm& norm) {
   const ExpertsSpec& spec = layer.spec;
   const auto weighted = static_cast<size_t>(spec.weighted());
   CHECK(layer.router.outputs() == spec.experts && layer.gate_up.size() == weighted && layer.down.size() == weighted,
@@ -149,9 +208,9 @@ void CudaExperts::run(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows
     return queue_.fail(unsupported("{}: {}; use --backend cpu", layer.name, reason.detail));
   }
   const int64_t choices = rows * spec.chosen, hidden = layer.router.inputs();
-  choose(layer, x, rows);
-  const Table* gate_up = table(layer.gate_up);
-  const Table* down = table(layer.down);
+  const Way way = way_of(layer, x, rows);
+  CHECK(norm.weight == nullptr || way.routed, "{}: rows that are not normed", layer.name);
+  choose(layer, way, x, rows, norm);
   const cuda::Rows answers = {answers_.reserve<float>(device_, queue_, choices * hidden, "experts' answers"), hidden};
   if (queue_.failed()) return;
   cuda::CombineCall combine;
@@ -165,17 +224,15 @@ void CudaExperts::run(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows
   combine.chosen = spec.chosen;
   combine.weighted = spec.weighted();
   combine.out = out;
-  if (in_two_launches(*gate_up, *down, spec, hidden, choices) && aligned(x)) {
-    return run_few(*gate_up, *down, spec, answers, combine);
-  }
+  if (way.few) return run_few(way, spec, answers, combine);
   const cuda::Rows both = {gate_up_.reserve<float>(device_, queue_, choices * 2 * spec.width, "gate and up"),
                            2 * spec.width};
   const cuda::Rows gated = {gated_.reserve<float>(device_, queue_, choices * spec.width, "gated rows"), spec.width};
   if (queue_.failed()) return;
-  multiply(*gate_up, choices_.row_at, x, choices, both);
+  multiply(*way.gate_up, choices_.row_at, x, choices, both);
   const int32_t* made = choices_.first + spec.weighted();  // experts without weights have the last places
   queue_.launch("gate", cuda::gate, both, gate_rule(spec.gate), choices, spec.width, made, gated);
-  multiply(*down, nullptr, gated, choices, answers);
+  multiply(*way.down, nullptr, gated, choices, answers);
   queue_.launch("sum of experts", cuda::combine, combine);
 }
 
@@ -195,10 +252,12 @@ bool CudaExperts::in_two_launches(const Table& gate_up, const Table& down, const
   return judge_fast_experts(spec, hidden, choices, fast_device(device_.facts())).code == ReasonCode::kChosen;
 }
 
-void CudaExperts::run_few(const Table& gate_up, const Table& down, const ExpertsSpec& spec, cuda::Rows answers,
+void CudaExperts::run_few(const Way& way, const ExpertsSpec& spec, cuda::Rows answers,
                           const cuda::CombineCall& combine) {
   constexpr int kBlocksEach = 4;  // of a processor
-  const Group &gates = gate_up.groups.front(), &ups = gate_up.groups.back();
+  const Group &gates = way.gate_up->groups.front(), &ups = way.gate_up->groups.back();
+  const Group& down = way.down->groups.front();
+  const int64_t choices = combine.rows * spec.chosen;
   cuda::FastExpertsCall call;
   call.weights[0] = gates.views.as<const cuda::QView>();
   call.weights[1] = ups.views.as<const cuda::QView>();
@@ -214,25 +273,32 @@ void CudaExperts::run_few(const Table& gate_up, const Table& down, const Experts
   call.source_rows = choices_.row_at;
   call.x = combine.x;
   call.gate = gate_rule(spec.gate);
-  call.out = {gated_.reserve<float>(device_, queue_, combine.rows * spec.chosen * spec.width, "gated rows"),
-              spec.width};
   call.filled = kBlocksEach * device_.facts().multiprocessors;
   auto* arrived =
       arrived_.reserve_zeros<uint32_t>(device_, queue_, combine.cols / cuda::kStripOutputs, "experts' counters");
-  if (queue_.failed()) return;
-  queue_.launch("experts' gates", cuda::fast_gated_experts, call);
   cuda::FastExpertsCall back;
-  back.weights[0] = down.groups.front().views.as<const cuda::QView>();
-  back.biases[0] = down.groups.front().biases.as<const float* const>();
-  back.codes = down.groups.front().fast;
+  back.weights[0] = down.views.as<const cuda::QView>();
+  back.biases[0] = down.biases.as<const float* const>();
+  back.codes = down.fast;
   back.outputs = combine.cols;
   back.cols = spec.width;
   back.active = call.active;
   back.most_active = call.most_active;
   back.rows = call.rows;
-  back.x = call.out;
   back.out = answers;
   back.filled = call.filled;
+  if (way.laid) {
+    auto* laid =
+        laid_gated_.reserve<uint32_t>(device_, queue_, choices * cuda::laid_row_words(spec.width), "gated rows");
+    if (queue_.failed()) return;
+    queue_.launch("experts' gates", cuda::held_gated_experts, cuda::HeldExpertsCall{call, choices_.laid, laid});
+    return queue_.launch("experts' answers", cuda::held_answering_experts, cuda::HeldExpertsCall{back, laid, nullptr},
+                         combine, arrived);
+  }
+  call.out = {gated_.reserve<float>(device_, queue_, choices * spec.width, "gated rows"), spec.width};
+  back.x = call.out;
+  if (queue_.failed()) return;
+  queue_.launch("experts' gates", cuda::fast_gated_experts, call);
   queue_.launch("experts' answers", cuda::fast_answering_experts, back, combine, arrived);
 }
 

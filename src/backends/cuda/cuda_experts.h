@@ -10,6 +10,12 @@ namespace vernier {
 
 cuda::GateRule gate_rule(const GateSpec& spec);
 
+/// The norm of rows that are given before it.
+struct RowNorm {
+  const float* weight = nullptr;  ///< null: none
+  float eps = 0;
+};
+
 /// Runs a step's rows through a layer's experts: the router's product, each row's choice and the places of the chosen,
 /// all on the device; then both products, which read no weight of an expert that no row chose. A row's answers are
 /// added in order of the experts' numbers. One thread.
@@ -18,8 +24,10 @@ class CudaExperts {
   CudaExperts(CudaDevice& device, LaunchQueue& queue, CudaProducts& products)
       : device_(device), queue_(queue), products_(products) {}
 
-  /// From x [rows, hidden] to out [rows, hidden].
-  void run(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows, cuda::Rows out);
+  /// From x [rows, hidden] to out [rows, hidden]; with a norm of x before, where takes_norm says so.
+  void run(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows, cuda::Rows out, const RowNorm& norm = {});
+  /// Whether the launch that chooses experts for so many rows norms them, too.
+  bool takes_norm(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows);
 
  private:
   /// Parts of many matrices that begin at one output and have one kind of codes; the others' places are empty.
@@ -44,11 +52,21 @@ class CudaExperts {
   Result<std::unique_ptr<Table>> make_table(std::vector<std::shared_ptr<const PackedMatrix>> matrices,
                                             std::vector<std::shared_ptr<const PackedVector>> biases);
   void multiply(const Table& table, const int32_t* source_rows, cuda::ConstRows x, int64_t places, cuda::Rows out);
-  void choose(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows);
+  /// How a step's rows go through a layer: null tables where there is no memory.
+  struct Way {
+    const Table* gate_up = nullptr;
+    const Table* down = nullptr;
+    bool few = false;     // in two launches
+    bool laid = false;    // which read rows that were laid out
+    bool routed = false;  // by a launch that makes the router's product and may norm
+  };
+  Way way_of(const ExpertsLayer& layer, cuda::ConstRows x, int64_t rows);
+  void choose(const ExpertsLayer& layer, const Way& way, cuda::ConstRows x, int64_t rows, const RowNorm& norm);
+  cuda::RouteCall route_call(const ExpertsSpec& spec, int64_t rows, const float* logits, const float* correction) const;
+  cuda::PlacesCall places_call(const ExpertsSpec& spec, int64_t choices) const;
   bool in_two_launches(const Table& gate_up, const Table& down, const ExpertsSpec& spec, int64_t hidden,
                        int64_t choices) const;
-  void run_few(const Table& gate_up, const Table& down, const ExpertsSpec& spec, cuda::Rows answers,
-               const cuda::CombineCall& combine);
+  void run_few(const Way& way, const ExpertsSpec& spec, cuda::Rows answers, const cuda::CombineCall& combine);
 
   /// A step's choices on the device.
   struct Choices {
@@ -59,6 +77,7 @@ class CudaExperts {
     int32_t* row_at = nullptr;             // [places]
     cuda::ActiveExpert* active = nullptr;  // [most_active]
     int32_t most_active = 0;
+    uint32_t* laid = nullptr;  // [rows], where they are laid out
   };
 
   CudaDevice& device_;
@@ -68,6 +87,7 @@ class CudaExperts {
   Choices choices_;
   DeviceScratch logits_, expert_of_, weight_of_, first_, place_of_, row_at_, active_;
   DeviceScratch gate_up_, gated_, answers_, arrived_;
+  DeviceScratch laid_, laid_gated_, routed_;
 };
 
 }  // namespace vernier

@@ -242,6 +242,16 @@ Shard CudaOps::activate(const Shard& x, Act act) {
 
 Partial CudaOps::experts(const Value& x, const ExpertsLayer& layer) {
   CHECK(x.cols() == layer.router.inputs(), "{} columns for experts of {}", x.cols(), layer.router.inputs());
+  const Id given = x.id(*this);
+  const Id source = node(given).source;
+  if (source != kNone && node(given).matrix == nullptr) {
+    const cuda::Rows from = rows_of(ready(source));
+    if (experts_.takes_norm(layer, from, x.rows())) {
+      const Id id = make(x.rows(), x.cols());
+      experts_.run(layer, from, x.rows(), rows_of(id), {node(given).norm, node(given).norm_eps});
+      return handle<ActivationKind::kPartial>(id);
+    }
+  }
   const cuda::Rows from = rows_of(x);
   const Id id = make(x.rows(), x.cols());
   experts_.run(layer, from, x.rows(), rows_of(id));

@@ -4,13 +4,14 @@
 #include <bit>
 
 #include "backends/cuda/cuda_views.h"
-#include "backends/cuda/kernels/launch.h"
+#include "backends/cuda/kernels/choose.h"
 #include "ops/pack_info.h"
 
 namespace vernier {
 namespace {
 
-constexpr int32_t kMostHeadDim = 4096;          // two heads' numbers and a range's scores in 48 KB
+constexpr int32_t kMostHeadDim = 4096;  // two heads' numbers and a range's scores in 48 KB
+constexpr int64_t kMostRouterRows = 64;
 constexpr int64_t kMostRouteBytes = 40 * 1024;  // of the 48 KB that every chip gives a block unasked
 constexpr int64_t kFewRowHeads = 1024;          // below, blocks that walk would leave processors idle
 constexpr int64_t kMostPartNumbers = 16 << 20;  // 64 MB
@@ -92,6 +93,22 @@ Reason judge_route(const ExpertsSpec& spec) {
   }
   if (spec.experts > kMostGridRows) {
     return {ReasonCode::kShape, fmt::format("{} experts; at most {}", spec.experts, kMostGridRows)};
+  }
+  return can();
+}
+
+Reason judge_router(std::span<const CudaRows> router, const ExpertsSpec& spec, int64_t rows) {
+  const cuda::QView& view = router.front().view;
+  if (rows > kMostRouterRows) return {ReasonCode::kSlower, fmt::format("{} rows are chosen for by one block", rows)};
+  if (router.size() > 1 || (view.kind != cuda::Codes::kF32 && view.kind != cuda::Codes::kBF16) ||
+      router.front().fast != cuda::FastCodes::kNone) {
+    return {ReasonCode::kCodec, "made for a router of float32 or bf16 in one part"};
+  }
+  const int64_t choice = 8 * cuda::router_row_bytes(spec.experts, spec.chosen, spec.groups);
+  const int64_t bytes = std::max(choice, view.cols * 4);
+  if (view.cols % 8 != 0 || bytes > cuda::kMostRouterBytes) {
+    return {ReasonCode::kShape, fmt::format("{} experts of {} inputs take {} bytes; at most {}", spec.experts,
+                                            view.cols, bytes, cuda::kMostRouterBytes)};
   }
   return can();
 }

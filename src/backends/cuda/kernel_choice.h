@@ -16,6 +16,8 @@ namespace vernier {
 Reason judge_product_rows(int64_t outputs, int64_t batch_rows);
 Reason judge_attend(int head_dim);
 Reason judge_route(const ExpertsSpec& spec);
+/// Whether the launch that chooses experts makes the norm and the router's product, too.
+Reason judge_router(std::span<const CudaRows> router, const ExpertsSpec& spec, int64_t rows);
 
 /// Whether attention by tiles can serve a layer.
 Reason judge_attend_tiles(const AttnSpec& spec, const CacheSpec& cache);

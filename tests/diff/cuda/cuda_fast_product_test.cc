@@ -143,11 +143,11 @@ TEST_F(CudaFastProduct, NeighboursWithinAProductChangeNoBit) {
 }
 
 // CUDA-5: experts in two launches, each by launches of its own, and by tiles, and more rows of one expert than a block
-// takes at once.
+// takes at once; with a norm and the router's product in the launch that chooses, and as launches of their own.
 TEST_F(CudaFastProduct, ExpertsAnswerARowAlikeInAnyCrowd) {
   constexpr int kExperts = 8;
   constexpr int64_t kHidden = 352, kWidth = 288;
-  const auto answers = [&](const Codec& codec, int32_t rows) {
+  const auto answers = [&](const Codec& codec, const Codec& router, int32_t rows) {
     std::mt19937 random(6);
     CacheSpec cache;
     cache.kv_heads = 1;
@@ -164,7 +164,9 @@ TEST_F(CudaFastProduct, ExpertsAnswerARowAlikeInAnyCrowd) {
     std::vector<float> bias(kExperts, 0.0f);
     bias[3] = 50;  // every row's
     layer.router = bench.weight<Split::kNone>(
-        {testing::dense(kExperts, kHidden, random_numbers(random, kExperts * kHidden, 0.2f))}, bias, PackUse::kRouter);
+        {encode(router, kExperts, kHidden, random_numbers(random, kExperts * kHidden, 0.2f)).value()}, bias,
+        PackUse::kRouter);
+    const Norm norm{"norm", bench.vector(random_numbers(random, kHidden, 0.3f, 1.0f)), 1e-5f};
     for (int i = 0; i < kExperts; ++i) {
       layer.gate_up.push_back(bench.weight<Split::kColumns>({matrix(kWidth, kHidden), matrix(kWidth, kHidden)},
                                                             random_numbers(random, 2 * kWidth, 0.3f)));
@@ -174,15 +176,17 @@ TEST_F(CudaFastProduct, ExpertsAnswerARowAlikeInAnyCrowd) {
     std::vector<std::vector<int32_t>> step(1);
     for (int32_t row = 0; row < rows; ++row) step[0].push_back(row);
     bench.driver().begin(step);
-    return bench.read(bench.ops().reduce(bench.ops().experts(bench.input(), layer)));
+    return bench.read(bench.ops().reduce(bench.ops().experts(bench.ops().rms_norm(bench.input(), norm), layer)));
   };
   for (const Codec& of :
        {codec(CodecId::kMxfp4), codec(CodecId::kBF16), codec(CodecId::kE4M3Channel), codec(CodecId::kQ8_0)}) {
     SCOPED_TRACE(of.name);
-    const std::vector<float> most = answers(of, kMostRows);
-    for (int32_t rows : {1, 2, 8, 9, 30}) {
-      const std::vector<float> found = answers(of, rows);
-      ASSERT_TRUE(std::equal(found.begin(), found.end(), most.begin())) << rows << " rows";
+    for (const Codec& router : {codec(CodecId::kF32), codec(CodecId::kBF16), codec(CodecId::kF16)}) {
+      const std::vector<float> most = answers(of, router, kMostRows);
+      for (int32_t rows : {1, 2, 8, 9, 30, 64, 65}) {
+        const std::vector<float> found = answers(of, router, rows);
+        ASSERT_TRUE(std::equal(found.begin(), found.end(), most.begin())) << router.name << ", " << rows << " rows";
+      }
     }
   }
 }

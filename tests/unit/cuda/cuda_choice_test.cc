@@ -124,6 +124,21 @@ TEST(CudaChoice, RefusalsNameTheNumberThatDecided) {
   EXPECT_EQ(judge_route(experts).code, ReasonCode::kChosen);
   experts.experts = 20000;
   EXPECT_THAT(judge_route(experts).detail, HasSubstr("20000"));
+  std::vector<CudaRows> router(1);
+  router[0].view.kind = cuda::Codes::kBF16;
+  router[0].view.cols = 2880;
+  experts.experts = 32;
+  EXPECT_EQ(judge_router(router, experts, 64).code, ReasonCode::kChosen);
+  EXPECT_EQ(judge_router(router, experts, 65).code, ReasonCode::kSlower);
+  router[0].view.cols = 16384;
+  EXPECT_THAT(judge_router(router, experts, 1).detail, HasSubstr("65536"));
+  router[0].view.cols = 2884;
+  EXPECT_EQ(judge_router(router, experts, 1).code, ReasonCode::kShape) << "eight columns are laid out at once";
+  router[0].view.cols = 2880;
+  experts.experts = 2000;
+  EXPECT_EQ(judge_router(router, experts, 1).code, ReasonCode::kShape);
+  router[0].fast = cuda::FastCodes::kBF16;
+  EXPECT_EQ(judge_router(router, experts, 1).code, ReasonCode::kCodec);
   EXPECT_EQ(judge_product_rows(1 << 20, 8192).code, ReasonCode::kChosen);
   EXPECT_EQ(judge_product_rows(64, 1 << 20).code, ReasonCode::kShape);
 }

@@ -1,0 +1,43 @@
+#include "backends/cuda/kernels/fast_held.cuh"
+
+namespace vernier::cuda {
+namespace {
+
+using Mxfp4 = Fragment<FastCodes::kMxfp4>;
+constexpr int kHeldStages = 4, kHeldBlocks = 3;
+using HeldBlock = NibbleBlock<Mxfp4, 2, kHeldStages>;
+
+/// Blocks of one expert. A block that ends early makes room for another: all of them are thrice what the chip takes.
+unsigned held_blocks(int64_t strips, const FastExpertsCall& call) {
+  const int64_t most = 3 * int64_t{call.filled} / call.most_active;
+  const int64_t each = most < 1 ? strips : (strips + most - 1) / most;
+  return static_cast<unsigned>((strips + each - 1) / each);
+}
+size_t held_shared(const FastExpertsCall& call) {
+  const auto rows = static_cast<int>(call.rows < HeldBlock::kRows ? call.rows : HeldBlock::kRows);
+  return static_cast<size_t>(HeldBlock::shared_bytes(rows, call.cols));
+}
+
+}  // namespace
+
+LaunchCode held_gated_experts(const HeldExpertsCall& call, Stream stream) {
+  if (call.of.most_active == 0) return kLaunched;
+  const auto kernel = held_gated_kernel<Mxfp4, kHeldStages, kHeldBlocks>;
+  static const LaunchCode kAllowed = allow_shared(kernel, kMostStagedBytes);
+  if (kAllowed != kLaunched) return kAllowed;
+  const dim3 grid(held_blocks(call.of.outputs / HeldBlock::kOutputs, call.of),
+                  static_cast<unsigned>(call.of.most_active));
+  return launch_early(kernel, grid, HeldBlock::kThreads, held_shared(call.of), stream, call);
+}
+
+LaunchCode held_answering_experts(const HeldExpertsCall& call, const CombineCall& combine, uint32_t* arrived,
+                                  Stream stream) {
+  if (call.of.most_active == 0) return kLaunched;
+  const auto kernel = held_answering_kernel<Mxfp4, kHeldStages, kHeldBlocks>;
+  static const LaunchCode kAllowed = allow_shared(kernel, kMostStagedBytes);
+  if (kAllowed != kLaunched) return kAllowed;
+  const dim3 grid(held_blocks(call.of.outputs / kStripOutputs, call.of), static_cast<unsigned>(call.of.most_active));
+  return launch_early(kernel, grid, HeldBlock::kThreads, held_shared(call.of), stream, call, combine, arrived);
+}
+
+}  // namespace vernier::cuda
