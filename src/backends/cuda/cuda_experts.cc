@@ -254,7 +254,7 @@ bool CudaExperts::in_two_launches(const Table& gate_up, const Table& down, const
 
 void CudaExperts::run_few(const Way& way, const ExpertsSpec& spec, cuda::Rows answers,
                           const cuda::CombineCall& combine) {
-  constexpr int kBlocksEach = 4;  // of a processor
+  const int blocks_each = way.laid ? 3 : 4;  // of a processor
   const Group &gates = way.gate_up->groups.front(), &ups = way.gate_up->groups.back();
   const Group& down = way.down->groups.front();
   const int64_t choices = combine.rows * spec.chosen;
@@ -273,7 +273,7 @@ void CudaExperts::run_few(const Way& way, const ExpertsSpec& spec, cuda::Rows an
   call.source_rows = choices_.row_at;
   call.x = combine.x;
   call.gate = gate_rule(spec.gate);
-  call.filled = kBlocksEach * device_.facts().multiprocessors;
+  call.filled = blocks_each * device_.facts().multiprocessors;
   auto* arrived =
       arrived_.reserve_zeros<uint32_t>(device_, queue_, combine.cols / cuda::kStripOutputs, "experts' counters");
   cuda::FastExpertsCall back;

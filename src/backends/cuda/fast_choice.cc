@@ -20,7 +20,7 @@ constexpr int64_t kSmallWeight = 8 << 20;  // numbers; below, a launch more cost
 constexpr int64_t kMostDirectRows = 4;
 constexpr int64_t kMiddleWeight = 24 << 20;  // numbers; below, a block's shares of a tile cost more than they gain
 constexpr int32_t kSmallTileRows = 64;
-constexpr int64_t kFewPlaces = 8;  // a matrix
+constexpr int64_t kFewPlaces = 12;  // a matrix
 
 constexpr int64_t kLeastDeepRows = 65;         // fewer are read by the memory's speed anyway
 constexpr int64_t kLeastDeepWork = 512 << 20;  // numbers multiplied; below, other kernels are as fast

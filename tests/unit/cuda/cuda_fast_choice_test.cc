@@ -213,7 +213,7 @@ TEST(CudaFastChoice, FewRowsMeetTheirExpertsInTwoLaunches) {
   spec.experts = 32, spec.chosen = 4, spec.width = 2880;
   EXPECT_EQ(judge_fast_experts(spec, 2880, 4, {132, true}).code, ReasonCode::kChosen);
   EXPECT_EQ(judge_fast_experts(spec, 2880, 32 * 8 - 4, {132, true}).code, ReasonCode::kChosen);
-  EXPECT_EQ(judge_fast_experts(spec, 2880, 32 * 8, {132, true}).code, ReasonCode::kSlower);
+  EXPECT_EQ(judge_fast_experts(spec, 2880, 32 * 12, {132, true}).code, ReasonCode::kSlower);
   EXPECT_EQ(judge_fast_experts(spec, 2884, 4, {132, true}).code, ReasonCode::kShape);
   spec.identity = 1;
   EXPECT_EQ(judge_fast_experts(spec, 2880, 4, {132, true}).code, ReasonCode::kShape);

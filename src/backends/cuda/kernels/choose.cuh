@@ -8,30 +8,16 @@
 /// Which experts a row chooses, by a warp, and where each choice stands, by a block.
 namespace vernier::cuda {
 
-/// A score and whose it is; of equal ones the lower number wins.
-struct Scored {
-  float score;
-  int32_t index;  // below 0: none
-};
-
-__device__ __forceinline__ bool better(const Scored& a, const Scored& b) {
-  if (a.index < 0 || b.index < 0) return b.index < 0 && a.index >= 0;
-  return a.score > b.score || (a.score == b.score && a.index < b.index);
+/// Larger for a larger number, the same for both zeros, and 0 for none.
+__device__ __forceinline__ uint32_t ordered(float number) {
+  const auto bits = __float_as_uint(number + 0.0f);
+  return bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
 }
 
 template <class T, class Join>
 __device__ __forceinline__ T warp_all(T value, Join join) {
   for (int step = kLanes / 2; step > 0; step /= 2) value = join(value, __shfl_xor_sync(0xFFFFFFFFu, value, step));
   return value;
-}
-
-/// The best of all lanes', in every lane.
-__device__ __forceinline__ Scored warp_best(Scored own) {
-  for (int step = kLanes / 2; step > 0; step /= 2) {
-    const Scored other{__shfl_xor_sync(0xFFFFFFFFu, own.score, step), __shfl_xor_sync(0xFFFFFFFFu, own.index, step)};
-    if (better(other, own)) own = other;
-  }
-  return own;
 }
 
 /// One row's shared memory.
@@ -57,17 +43,18 @@ struct Softmax {
   bool nan = false;
 };
 
-__device__ inline Softmax softmax_of(const float* logits, int32_t experts, int32_t lane) {
-  double largest = -INFINITY;
+/// Its sum only where that is asked for.
+__device__ inline Softmax softmax_of(const float* logits, int32_t experts, bool summed, int32_t lane) {
+  float largest = -INFINITY;
   bool nan = false;
   for (int32_t i = lane; i < experts; i += kLanes) {
-    const auto logit = static_cast<double>(logits[i]);
-    largest = logit > largest ? logit : largest;
-    nan = nan || isnan(logit);
+    largest = logits[i] > largest ? logits[i] : largest;
+    nan = nan || isnan(logits[i]);
   }
   Softmax made;
-  made.largest = warp_all(largest, Most{});
+  made.largest = static_cast<double>(warp_all(largest, Most{}));
   made.nan = __any_sync(0xFFFFFFFFu, nan);
+  if (!summed) return made;
   double sum = 0;
   for (int32_t i = lane; i < experts; i += kLanes) sum += exp(static_cast<double>(logits[i]) - made.largest);
   made.sum = warp_all(sum, Sum{});
@@ -141,22 +128,24 @@ __device__ inline void weigh(const RouteCall& call, const RouteMemory& memory, c
 __device__ inline void route_row(const RouteCall& call, const float* logits, unsigned char* shared, int64_t row) {
   const RouteMemory memory(shared, call);
   const auto lane = static_cast<int32_t>(threadIdx.x % kLanes);
-  const Softmax all = softmax_of(logits, call.experts, lane);
+  const Softmax all = softmax_of(logits, call.experts, call.softmax && (!call.normalize || call.correction != nullptr), lane);
   for (int32_t i = lane; i < call.experts; i += kLanes) memory.scores[i] = choice_score(call, all, logits[i], i);
   __syncwarp();
   if (call.groups > 1) choose_groups(call, memory, lane);
   const int32_t size = call.experts / call.groups;
   for (int32_t i = lane; i < call.experts; i += kLanes) memory.open[i] = call.groups == 1 ? 1 : memory.group[i / size];
   for (int32_t round = 0; round < call.chosen; ++round) {
-    Scored own{0, -1};
+    uint32_t own = 0;  // of equal ones the lower number wins
+    int32_t index = call.experts;
     for (int32_t i = lane; i < call.experts; i += kLanes) {
-      const Scored one{memory.scores[i], i};
-      if (memory.open[i] != 0 && better(one, own)) own = one;
+      const uint32_t score = memory.open[i] != 0 ? ordered(memory.scores[i]) : 0;
+      if (score > own) own = score, index = i;
     }
-    const Scored best = warp_best(own);
-    if (lane == best.index % kLanes) {
-      memory.expert[round] = best.index;
-      memory.open[best.index] = 0;
+    const uint32_t most = __reduce_max_sync(0xFFFFFFFFu, own);
+    const int32_t best = __reduce_min_sync(0xFFFFFFFFu, own == most ? index : call.experts);
+    if (lane == best % kLanes) {
+      memory.expert[round] = best;
+      memory.open[best] = 0;
     }
   }
   __syncwarp();

@@ -1,5 +1,7 @@
 #include "backends/cuda/kernels/fast.h"
 
+#include "backends/cuda/kernels/fast_parts.h"
+
 namespace vernier::cuda {
 
 // fast_instance.cu.in makes these, one kind of codes a file.
@@ -40,6 +42,8 @@ LaunchCode fast_product(const ProductCall& call, FastCodes codes, const FastPlan
                         Stream stream) {
   if (call.rows == 0 || call.outputs == 0) return kLaunched;
   if (plan.deep_outputs > 0) return launch_deep(call, codes, plan, scratch, stream);
+  const bool direct = plan.tile_rows <= 8 && !plan.arranged;
+  if (direct && parts_take(codes, call.rows, call.parts[0].weight.cols)) return fast_parts_product(call, stream);
   return with_fast_codes(codes,
                          [&](auto tag) { return launch_fast<decltype(tag)::kValue>(call, plan, scratch, stream); });
 }

@@ -4,13 +4,14 @@ namespace vernier::cuda {
 namespace {
 
 using Mxfp4 = Fragment<FastCodes::kMxfp4>;
-constexpr int kHeldStages = 4, kHeldBlocks = 3;
-using HeldBlock = NibbleBlock<Mxfp4, 2, kHeldStages>;
+constexpr int kGroup = 2, kHeldBlocks = 3;
+using HeldBlock = NibbleBlock<Mxfp4, 2, kGroup>;
 
-/// Blocks of one expert. A block that ends early makes room for another: all of them are thrice what the chip takes.
+/// Blocks of one expert: all run at once where a block has two strips at most; else thrice as many, for one that ends
+/// early makes room for another.
 unsigned held_blocks(int64_t strips, const FastExpertsCall& call) {
-  const int64_t most = 3 * int64_t{call.filled} / call.most_active;
-  const int64_t each = most < 1 ? strips : (strips + most - 1) / most;
+  const int64_t blocks = strips * call.most_active <= 2 * int64_t{call.filled} ? call.filled : 3 * int64_t{call.filled};
+  const int64_t most = blocks / call.most_active, each = most < 1 ? strips : (strips + most - 1) / most;
   return static_cast<unsigned>((strips + each - 1) / each);
 }
 size_t held_shared(const FastExpertsCall& call) {
@@ -22,7 +23,7 @@ size_t held_shared(const FastExpertsCall& call) {
 
 LaunchCode held_gated_experts(const HeldExpertsCall& call, Stream stream) {
   if (call.of.most_active == 0) return kLaunched;
-  const auto kernel = held_gated_kernel<Mxfp4, kHeldStages, kHeldBlocks>;
+  const auto kernel = held_gated_kernel<Mxfp4, kGroup, kHeldBlocks>;
   static const LaunchCode kAllowed = allow_shared(kernel, kMostStagedBytes);
   if (kAllowed != kLaunched) return kAllowed;
   const dim3 grid(held_blocks(call.of.outputs / HeldBlock::kOutputs, call.of),
@@ -33,7 +34,7 @@ LaunchCode held_gated_experts(const HeldExpertsCall& call, Stream stream) {
 LaunchCode held_answering_experts(const HeldExpertsCall& call, const CombineCall& combine, uint32_t* arrived,
                                   Stream stream) {
   if (call.of.most_active == 0) return kLaunched;
-  const auto kernel = held_answering_kernel<Mxfp4, kHeldStages, kHeldBlocks>;
+  const auto kernel = held_answering_kernel<Mxfp4, kGroup, kHeldBlocks>;
   static const LaunchCode kAllowed = allow_shared(kernel, kMostStagedBytes);
   if (kAllowed != kLaunched) return kAllowed;
   const dim3 grid(held_blocks(call.of.outputs / kStripOutputs, call.of), static_cast<unsigned>(call.of.most_active));

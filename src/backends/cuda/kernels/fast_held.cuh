@@ -14,71 +14,72 @@ __device__ __forceinline__ Pair nibble_factor(uint32_t scale) {
   return (scale + 126 - kScalePlaces) * 0x00800080u;
 }
 
-/// A warp's units of one strip of 16 outputs after the other, `strip_step` outputs apart: those of the next strips are
-/// on their way while the last ones are used. A thread reads from shared memory what it copied there itself.
-template <class F, int kStages>
+/// A warp's units of one strip of 16 outputs after the other, `strip_step` outputs apart, kGroup at a time: the next
+/// ones are on their way while the last ones are used. A thread reads from shared memory what it copied there itself.
+template <int kGroup>
 struct NibbleRing {
-  static constexpr int kStageBytes = 2 * kLanes * (16 + 4), kBytes = kStages * kStageBytes;
+  static constexpr int kUnitBytes = 2 * kLanes * (16 + 4), kGroupBytes = kGroup * kUnitBytes, kBytes = 2 * kGroupBytes;
 
-  const unsigned char* codes[2];
-  const unsigned char* scales[2];
-  int units, in_strip, strips;  // of a strip; that are to be fetched of this one, and it and those behind it
-  int last_step;                // to a strip's last unit, whose codes may lie behind the row's end
-  int jump, scale_jump;         // from there to the next strip's first
-  uint32_t to, from, begin;     // stages
+  const unsigned char* codes;   // of the next unit of row g of a strip's 16; row g + 8 is that much further
+  const unsigned char* scales;  // a word has those of four threads; a row's are padded to words
+  int64_t half_codes, half_scales;
+  int units, left, strips;  // of a strip; that are to be fetched of this one; it and those behind it
+  int last_there;           // bytes of a strip's last unit: a row may end within it
+  int jump, scale_jump;     // from a strip's first unit to the next one's
+  uint32_t to;              // the thread's place in the group that is to be fetched
+  uint32_t other;           // and the distance to the other one
 
   __device__ __forceinline__ NibbleRing(const QView& view, int64_t first_output, uint32_t shared, int first_unit,
                                         int unit_count, int strip_count, int strip_step)
-      : units(unit_count), in_strip(unit_count), strips(unit_count > 0 ? strip_count : 0) {
-    const int lane = static_cast<int>(threadIdx.x) % kLanes, thread = lane % 4;
-    // What lies behind a row's end is multiplied by zeros: its last codes stand in for it.
-    const int last = first_unit + unit_count - 1;
-    const int at = first_unit * 64 + thread * 16;
-    const int tail = min(0, static_cast<int>(view.row_bytes) - 16 - (last * 64 + thread * 16));
-    last_step = 64 + tail;
-    jump = strip_step * static_cast<int>(view.row_bytes) - (units - 1) * 64 - tail;
-    // A word has the scales of four threads; a row's are padded to words.
-    scale_jump = strip_step * static_cast<int>(view.groups_across) - (units - 1) * 4;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int64_t row = view.first_row + first_output + i * 8 + lane / 4;
-      codes[i] = view.codes + row * view.row_bytes + at + (units == 1 ? tail : 0);
-      scales[i] = view.inner_scales + row * view.groups_across + first_unit * 4;
-    }
-    begin = to = from = shared + lane * 16;
+      : units(unit_count), left(unit_count), strips(unit_count > 0 ? strip_count : 0) {
+    const int lane = static_cast<int>(threadIdx.x) % kLanes, at = first_unit * 64 + lane % 4 * 16;
+    const auto row_bytes = static_cast<int>(view.row_bytes), groups = static_cast<int>(view.groups_across);
+    last_there = at + (unit_count - 1) * 64 < row_bytes ? 16 : 0;
+    jump = strip_step * row_bytes;
+    scale_jump = strip_step * groups;
+    half_codes = 8 * row_bytes, half_scales = 8 * groups;
+    const int64_t row = view.first_row + first_output + lane / 4;
+    codes = view.codes + row * row_bytes + at;
+    scales = view.inner_scales + row * groups + first_unit * 4;
+    to = shared + lane * 16;
+    other = kGroupBytes;
   }
-  __device__ __forceinline__ static uint32_t after(uint32_t stage, uint32_t begin) {
-    const uint32_t next = stage + kStageBytes;
-    return next == begin + kBytes ? begin : next;
+  /// Where a group that has arrived lies for a thread's codes and its own scales: `to` comes round to it.
+  __device__ __forceinline__ uint32_t scales_at() const {
+    return to + 2 * kLanes * 16 - static_cast<int>(threadIdx.x) % kLanes * 12;
   }
   __device__ __forceinline__ void fetch() {
     if (strips > 0) {
-      const uint32_t scale_to = to + 2 * kLanes * 16 - static_cast<int>(threadIdx.x) % kLanes * 12;
+      const uint32_t scales_to = scales_at();
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        copy_async<16>(to + i * kLanes * 16, codes[i]);
-        copy_async<4>(scale_to + i * kLanes * 4, scales[i]);
+      for (int u = 0; u < kGroup; ++u) {
+        if (u >= left) break;
+        const int there = u == left - 1 ? last_there : 16;
+        copy_async<16>(to + u * kUnitBytes, codes + u * 64, there);
+        copy_async<16>(to + u * kUnitBytes + kLanes * 16, codes + half_codes + u * 64, there);
+        copy_async<4>(scales_to + u * kUnitBytes, scales + u * 4);
+        copy_async<4>(scales_to + u * kUnitBytes + kLanes * 4, scales + half_scales + u * 4);
       }
-      int step = 64, scale_step = 4;
-      --in_strip;
-      if (in_strip == 1) step = last_step;
-      if (in_strip == 0) {
-        step = jump, scale_step = scale_jump;
-        in_strip = units;
+      if (left > kGroup) {
+        left -= kGroup;
+        codes += kGroup * 64, scales += kGroup * 4;
+      } else {
+        const int behind = (units - left);
+        codes += jump - behind * 64, scales += scale_jump - behind * 4;
+        left = units;
         --strips;
       }
-#pragma unroll
-      for (int i = 0; i < 2; ++i) codes[i] += step, scales[i] += scale_step;
     }
     close_copies();
-    to = after(to, begin);
+    to += other;
+    other = 0u - other;
   }
 };
 
 /// kSides strips at once, of 16 outputs each, by four warps each, a quarter of the columns each, for up to eight rows.
-template <class F, int kSides, int kStages>
+template <class F, int kSides, int kGroup>
 struct NibbleBlock {
-  using Ring = NibbleRing<F, kStages>;
+  using Ring = NibbleRing<kGroup>;
   static constexpr int kWarps = kQuarters * kSides, kThreads = kWarps * kLanes, kRows = 8, kOutputs = 16;
   static constexpr int kSums = kWarps * kOutputs * kRows;  ///< numbers; two such places take turns
   static constexpr int kBeforeRows = 2 * kSums * 4 + kWarps * Ring::kBytes;
@@ -96,8 +97,8 @@ struct NibbleBlock {
     const int begin = units * quarter / kQuarters, end = units * (quarter + 1) / kQuarters;
     Ring ring(view, first_output, shared_address(shared) + 2 * kSums * 4 + warp * Ring::kBytes, begin, end - begin,
               count, step);
-#pragma unroll
-    for (int i = 0; i < kStages; ++i) ring.fetch();
+    ring.fetch();
+    ring.fetch();
     unsigned char* staged = shared + kBeforeRows;
     const int pitch = row_bytes(view.cols), pieces = units * (kLaidUnitPairs / 4);
     for (int r = 0; r < rows; ++r) {
@@ -106,43 +107,44 @@ struct NibbleBlock {
       for (int i = static_cast<int>(threadIdx.x); i < pieces; i += kThreads) to[i] = from[i];
     }
     __syncthreads();
-    const bool there = lane / 4 < rows;
-    const uint32_t x_begin = shared_address(staged) + (there ? lane / 4 : 0) * pitch + begin * 256 + lane % 4 * 16;
-    uint32_t now[4][4] = {};
+    // Lanes of rows that are not there make sums that no one takes.
+    const uint32_t x_begin =
+        shared_address(staged) + (lane / 4 < rows ? lane / 4 * pitch : 0) + begin * 256 + lane % 4 * 16;
     for (int strip = 0; strip < count; ++strip) {
       before(strip);
       float sums[1][1][4] = {};
       uint32_t x = x_begin;
 #pragma unroll 1
-      for (int unit = begin; unit < end; ++unit) {
-        wait_copies<kStages - 1>();
-        if (there) {
+      for (int left = end - begin; left > 0; left -= kGroup, x += kGroup * 256) {
+        wait_copies<1>();
+        const uint32_t scales_at = ring.scales_at() + lane % 4;
 #pragma unroll
-          for (int i = 0; i < 4; ++i) load_four(x + i * 64, now[i]);
-        }
-        x += 256;
-        uint32_t words[2][4];
-        Pair factors[2];
+        for (int u = 0; u < kGroup; ++u) {
+          if (u >= left) break;
+          uint32_t now[4][4];
 #pragma unroll
-        for (int slot = 0; slot < 2; ++slot) {
-          load_four(ring.from + slot * kLanes * 16, words[slot]);
-          factors[slot] =
-              nibble_factor(load_byte(ring.from + 2 * kLanes * 16 - lane * 12 + slot * kLanes * 4 + lane % 4));
-        }
-        ring.from = Ring::after(ring.from, ring.begin);
-        ring.fetch();
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          Pair in[1][8], high[2][8];
-#pragma unroll
-          for (int i = 0; i < 8; ++i) in[0][i] = now[2 * half + i / 4][i % 4];
+          for (int i = 0; i < 4; ++i) load_four(x + u * 256 + i * 64, now[i]);
+          uint32_t words[2][4];
+          Pair factors[2];
 #pragma unroll
           for (int slot = 0; slot < 2; ++slot) {
-            spread_nibbles(words[slot] + 2 * half, high[slot]);
-            scale_pairs(high[slot], factors[slot]);
+            load_four(ring.to + u * Ring::kUnitBytes + slot * kLanes * 16, words[slot]);
+            factors[slot] = nibble_factor(load_byte(scales_at + u * Ring::kUnitBytes + slot * kLanes * 4));
           }
-          multiply_half<F, 1, 1>(high, high, in, sums);
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            Pair in[1][8], high[2][8];
+#pragma unroll
+            for (int i = 0; i < 8; ++i) in[0][i] = now[2 * half + i / 4][i % 4];
+#pragma unroll
+            for (int slot = 0; slot < 2; ++slot) {
+              spread_nibbles(words[slot] + 2 * half, high[slot]);
+              scale_pairs(high[slot], factors[slot]);
+            }
+            multiply_half<F, 1, 1>(high, high, in, sums);
+          }
         }
+        ring.fetch();
       }
       float* all = reinterpret_cast<float*>(shared) + strip % 2 * kSums;
 #pragma unroll
@@ -177,21 +179,21 @@ struct NibbleBlock {
   }
 };
 
-/// What acts on the sums of one expert's outputs.
-struct ExpertSums {
-  float factor;
-  const float* bias;  // null: none
+/// What acts on the sum of one expert's output; asked for before it is needed.
+struct ExpertOutput {
+  float outer = 1, bias = 0;
+  bool biased = false;
 
-  template <class F>
-  __device__ __forceinline__ static ExpertSums of(const QView& view, const float* const* biases, int32_t expert,
-                                                  int64_t first_row) {
-    const float* bias = biases == nullptr ? nullptr : biases[expert];
-    return {F::kSumFactor * view.outer_scale, bias == nullptr ? nullptr : bias + first_row};
+  __device__ __forceinline__ void load(const QView& view, const float* const* biases, int32_t expert, int64_t row) {
+    const float* own = biases == nullptr ? nullptr : biases[expert];
+    outer = view.outer_scale;
+    biased = own != nullptr;
+    if (biased) bias = own[row];
   }
-  __device__ __forceinline__ float bias_of(int64_t output) const { return bias == nullptr ? 0.0f : bias[output]; }
-  __device__ __forceinline__ float number(float sum, float own_bias) const {
-    sum *= factor;
-    return bias == nullptr ? sum : sum + own_bias;
+  template <class F>
+  __device__ __forceinline__ float number(float sum) const {
+    sum *= F::kSumFactor * outer;
+    return biased ? sum + bias : sum;
   }
 };
 
@@ -201,64 +203,69 @@ __device__ __forceinline__ ActiveExpert active_expert(const ActiveExpert* at) {
 }
 
 __device__ __forceinline__ int held_strips(int64_t strips) {
-  return static_cast<int>((strips - blockIdx.x + gridDim.x - 1) / gridDim.x);
+  return static_cast<int>((static_cast<uint32_t>(strips) - blockIdx.x + gridDim.x - 1) / gridDim.x);
 }
 
-template <class F, int kStages, int kBlocks>
-__global__ void __launch_bounds__(NibbleBlock<F, 2, kStages>::kThreads, kBlocks)
+/// Zeros from a laid out row's end to that of its last unit, by a warp.
+__device__ __forceinline__ void end_laid_row(uint32_t* row, int64_t cols) {
+  const int eight = static_cast<int>(cols / 8) + static_cast<int>(threadIdx.x) % kLanes;
+  if (eight < static_cast<int>(fast_units(cols)) * 16)
+    reinterpret_cast<uint4*>(row)[laid_piece(eight)] = make_uint4(0, 0, 0, 0);
+}
+
+template <class F, int kGroup, int kBlocks>
+__global__ void __launch_bounds__(NibbleBlock<F, 2, kGroup>::kThreads, kBlocks)
     held_gated_kernel(const __grid_constant__ HeldExpertsCall held) {
   const FastExpertsCall& call = held.of;
-  using Block = NibbleBlock<F, 2, kStages>;
+  using Block = NibbleBlock<F, 2, kGroup>;
   extern __shared__ __align__(128) unsigned char shared[];
   await_previous();
   start_next();
   const ActiveExpert of = active_expert(call.active + blockIdx.y);
   if (of.expert < 0) return;
   const int side = static_cast<int>(threadIdx.x) / (kQuarters * kLanes);
-  const QView& view = call.weights[side][of.expert];
+  const QView view = call.weights[side][of.expert];
   const auto first = static_cast<int>(blockIdx.x) * 16, step = static_cast<int>(gridDim.x) * 16;
   const int output = static_cast<int>(threadIdx.x) % 16, r = static_cast<int>(threadIdx.x) / 16;
-  ExpertSums sums_of[2];
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    sums_of[i] = ExpertSums::of<F>(call.weights[i][of.expert], call.biases[i], of.expert, call.first_row[i]);
-  }
   for (int32_t place = of.first; place < of.end; place += Block::kRows) {
     if (place != of.first) __syncthreads();  // rows and sums have been read
     const int rows = min(of.end - place, Block::kRows);
-    const auto behind = static_cast<int>(fast_units(call.outputs) * 16 - call.outputs / 8);
-    for (int i = blockIdx.x == 0 ? static_cast<int>(threadIdx.x) : rows * behind; i < rows * behind;
-         i += Block::kThreads) {
-      const int piece = laid_piece(static_cast<int>(call.outputs / 8) + i % behind);
-      reinterpret_cast<uint4*>(held.laid_out + (place + i / behind) * laid_row_words(call.outputs))[piece] =
-          make_uint4(0, 0, 0, 0);
-    }
-    float bias[2];
+    ExpertOutput outputs[2];
     Block::run(
         view, call.first_row[side] + first, held_strips(call.outputs / 16), step, rows, shared,
-        [&](int row) { return held.laid + call.source_rows[place + row] * laid_row_words(call.cols); },
+        [&](int row) {
+          const int32_t source = call.rows == 1 ? 0 : call.source_rows[place + row];
+          return held.laid + source * laid_row_words(call.cols);
+        },
         [&](int strip) {
           if (r >= rows) return;
 #pragma unroll
-          for (int i = 0; i < 2; ++i) bias[i] = sums_of[i].bias_of(first + strip * step + output);
+          for (int i = 0; i < 2; ++i) {
+            outputs[i].load(call.weights[i][of.expert], call.biases[i], of.expert,
+                            call.first_row[i] + first + strip * step + output);
+          }
         },
         [&](int strip, const float* sums) {
           if (r >= rows) return;
-          const float made = gated(sums_of[0].number(Block::sum(sums, 0, r, output), bias[0]),
-                                   sums_of[1].number(Block::sum(sums, 1, r, output), bias[1]), call.gate);
+          const float made = gated(outputs[0].number<F>(Block::sum(sums, 0, r, output)),
+                                   outputs[1].number<F>(Block::sum(sums, 1, r, output)), call.gate);
           reinterpret_cast<__nv_bfloat16*>(
               held.laid_out + (place + r) * laid_row_words(call.outputs))[laid_number(first + strip * step + output)] =
               __float2bfloat16_rn(made);
         });
+    const int warp = static_cast<int>(threadIdx.x) / kLanes;
+    if (blockIdx.x == 0 && warp < rows) {
+      end_laid_row(held.laid_out + (place + warp) * laid_row_words(call.outputs), call.outputs);
+    }
   }
 }
 
-template <class F, int kStages, int kBlocks>
-__global__ void __launch_bounds__(NibbleBlock<F, 2, kStages>::kThreads, kBlocks)
+template <class F, int kGroup, int kBlocks>
+__global__ void __launch_bounds__(NibbleBlock<F, 2, kGroup>::kThreads, kBlocks)
     held_answering_kernel(const __grid_constant__ HeldExpertsCall held, const __grid_constant__ CombineCall combine,
                           uint32_t* arrived) {
   const FastExpertsCall& call = held.of;
-  using Block = NibbleBlock<F, 2, kStages>;
+  using Block = NibbleBlock<F, 2, kGroup>;
   constexpr int kOutputs = 32;
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ uint32_t before;
@@ -267,15 +274,14 @@ __global__ void __launch_bounds__(NibbleBlock<F, 2, kStages>::kThreads, kBlocks)
   const ActiveExpert of = active_expert(call.active + blockIdx.y);
   if (of.expert < 0) return;
   const int side = static_cast<int>(threadIdx.x) / (kQuarters * kLanes);
-  const QView& view = call.weights[0][of.expert];
-  const ExpertSums sums_of = ExpertSums::of<F>(view, call.biases[0], of.expert, 0);
+  const QView view = call.weights[0][of.expert];
   const auto first = static_cast<int>(blockIdx.x) * kOutputs, step = static_cast<int>(gridDim.x) * kOutputs;
   const int strips = held_strips(call.outputs / kOutputs);
   const int output = static_cast<int>(threadIdx.x) % kOutputs, r = static_cast<int>(threadIdx.x) / kOutputs;
   for (int32_t place = of.first; place < of.end; place += Block::kRows) {
     if (place != of.first) __syncthreads();
     const int rows = min(of.end - place, Block::kRows);
-    float bias = 0;
+    ExpertOutput own;
     Block::run(
         view, first + side * 16, strips, step, rows, shared,
         [&](int row) {
@@ -283,12 +289,12 @@ __global__ void __launch_bounds__(NibbleBlock<F, 2, kStages>::kThreads, kBlocks)
           return held.laid + (place + row) * laid_row_words(call.cols);
         },
         [&](int strip) {
-          if (r < rows) bias = sums_of.bias_of(first + strip * step + output);
+          if (r < rows) own.load(view, call.biases[0], of.expert, first + strip * step + output);
         },
         [&](int strip, const float* sums) {
           if (r >= rows) return;
           call.out.data[(place + r) * call.out.stride + first + strip * step + output] =
-              sums_of.number(Block::sum(sums, output / 16, r, output % 16), bias);
+              own.number<F>(Block::sum(sums, output / 16, r, output % 16));
         });
   }
   // Who comes last of those with these outputs adds each row's answers.
