@@ -45,6 +45,11 @@ Value NumericsPlayer::put(std::span<const float> numbers, int64_t cols) {
   return ops_->embed(inputs_.back(), 1);
 }
 
+bool NumericsPlayer::rounds_to_e4m3(const PackedMatrix& matrix, int64_t rows) const {
+  return std::ranges::any_of(backend_.explain_linear(matrix, rows),
+                             [](const Choice& choice) { return choice.chosen().kernel.ends_with("_e4m3"); });
+}
+
 std::shared_ptr<const PackedMatrix> NumericsPlayer::identity(int64_t cols) {
   auto known = std::ranges::find(identities_, cols, [](const auto& matrix) { return matrix->cols(); });
   if (known != identities_.end()) return *known;

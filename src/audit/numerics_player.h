@@ -23,6 +23,8 @@ class NumericsPlayer {
   Shard put_shard(std::span<const float> numbers, int64_t cols);
   std::vector<float> take(const Value& x);
   std::vector<float> take(const Shard& x);
+  /// Whether a product of so many rows by the matrix rounds them to E4M3.
+  bool rounds_to_e4m3(const PackedMatrix& matrix, int64_t rows) const;
 
  private:
   explicit NumericsPlayer(Backend& backend) : backend_(backend) {}
