@@ -126,13 +126,14 @@ std::string calendar_text(int64_t since_1970_ms) {
 }
 
 std::string lead_text(const Tactic& tactic) {
-  const auto next =
-      std::ranges::find_if(tactic.others, [](const TriedCandidate& tried) { return tried.time.repeats > 0; });
+  const auto next = std::ranges::find_if(tactic.others, [&](const TriedCandidate& tried) {
+    return tried.time.repeats > 0 && (!tactic.tie || tried.verdict == "tie");
+  });
   if (next == tactic.others.end()) return "; nothing else was timed";
   if (tactic.tie) return fmt::format("; a tie with {}, and the first by name", kernel_text(next->named));
   if (tactic.time.median_ns <= 0) return "";
-  return fmt::format("; {:.1f} % before {}", 100 * (next->time.median_ns / tactic.time.median_ns - 1),
-                     kernel_text(next->named));
+  return fmt::format("; {:.1f} % before {}{}", 100 * (next->time.median_ns / tactic.time.median_ns - 1),
+                     kernel_text(next->named), next->verdict == "unclear" ? ", which time did not make clear" : "");
 }
 
 std::string slower_text(const SlowerInUse& seen) {

@@ -12,8 +12,6 @@ constexpr int64_t kTunedSteps[] = {1, 512, 8, 64, 2, 4, 16, 32, 128, 256, 1024};
 constexpr int64_t kMostHeadRows = 16;
 constexpr int64_t kLeastProblemNs = 50'000'000;
 constexpr int64_t kMostProblemNs = 4'000'000'000;
-/// A problem may take as many times its share of what is left, and half of it at most: most are decided sooner.
-constexpr int64_t kShares = 3;
 
 }  // namespace
 
@@ -41,8 +39,7 @@ bool is_skipped(const Problem& problem, std::span<const std::string> ops, std::s
 }
 
 int64_t share_of_budget(int64_t left_ns, int64_t problems) {
-  const int64_t most = problems == 1 ? left_ns : left_ns / 2;
-  return std::clamp(std::min(left_ns / problems * kShares, most), kLeastProblemNs, kMostProblemNs);
+  return std::clamp(left_ns / problems, kLeastProblemNs, kMostProblemNs);
 }
 
 }  // namespace vernier
