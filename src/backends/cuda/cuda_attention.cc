@@ -104,12 +104,16 @@ bool CudaAttention::attend_prompts(const cuda::AttendCall& call, const AttnSpec&
                               fast_device(device_.facts()).warpgroups};
   if (judge_attend_prompt(spec, cache, problem).code != ReasonCode::kChosen) return false;
   prompts.of = call;
-  prompts.sequences = static_cast<int32_t>(sequences.size());
   prompts.least_rows = cuda::kPromptTokens;
+  const auto has_many = [](const SequenceRows& of) { return of.rows >= cuda::kPromptTokens; };
+  const auto first_long = std::ranges::find_if(sequences, has_many);
+  const auto last_long = std::ranges::find_if(sequences.rbegin(), sequences.rend(), has_many).base();
+  prompts.first_sequence = static_cast<int32_t>(first_long - sequences.begin());
+  prompts.sequences = static_cast<int32_t>(last_long - first_long);
   queue_.launch("attention", cuda::attend_prompt, prompts);
   int32_t first = 0;  // of rows that nobody has taken
   for (const SequenceRows& of : sequences) {
-    if (of.rows < cuda::kPromptTokens) continue;
+    if (!has_many(of)) continue;
     if (first < of.first_row) attend_by_tiles(call, spec, first, of.first_row);
     first = of.first_row + of.rows;
   }

@@ -133,6 +133,13 @@ TEST_F(CudaPrompt, RowsDependOnTheirSequenceAlone) {
       EXPECT_EQ(attend(backend(), of).front(), whole) << "beside another";
       of.steps = {{100, 0}, {1, 0}, {329, 0}};
       EXPECT_NE(attend(backend(), of).front(), whole) << "a row alone is summed in another order";
+      // More tiles than a GPU has processors: blocks take one after the other, and of several sequences one each.
+      PromptCase many{32, 8, 64, stored, 32, {{700, 0}}, window, 0, true};
+      const auto alone = attend(backend(), many).front();
+      many.steps = {{700, 65}};
+      EXPECT_EQ(attend(backend(), many).front(), alone);
+      many.steps = {{350, 0}, {350, 0}};
+      EXPECT_EQ(attend(backend(), many).front(), alone);
     }
   }
 }

@@ -250,8 +250,9 @@ LaunchCode attend_tiles(const AttendTilesCall& call, Stream stream);
 // ---- attention of many rows (attend_prompt.cu) ----
 
 /// The same attention over cached keys for sequences with many rows in the step, by products of warp groups: queries
-/// and powers are rounded to bf16 where keys are bf16, else to f16; sums are float32. A row's sum depends on its
-/// sequence alone, and adds in another order than the kernels above.
+/// and powers are rounded to bf16 where keys are bf16, else to f16; beside keys of one byte a query is the sum of two
+/// E4M3 numbers. Sums are float32. A row's sum depends on its sequence alone, and adds in another order than the
+/// kernels above.
 inline constexpr int kPromptTokens = 64;           ///< of a sequence, from which on it is faster
 inline constexpr int kMostPromptPlaces = 1 << 30;  ///< of a layer's keys: blocks x heads x tokens
 constexpr bool prompt_takes(int32_t head_dim, int32_t block_tokens) {
@@ -259,11 +260,14 @@ constexpr bool prompt_takes(int32_t head_dim, int32_t block_tokens) {
   return dim && block_tokens % 8 == 0;
 }
 struct AttendPromptCall {
-  AttendCall of;          ///< without fresh keys, causal
-  int32_t sequences = 0;  ///< of the step; those with fewer rows than `least_rows` are passed over
+  AttendCall of;  ///< without fresh keys, causal
+  int32_t first_sequence = 0;
+  int32_t sequences = 0;  ///< from there on; those with fewer rows than `least_rows` are passed over
   int32_t least_rows = 0;
-  int32_t most_rows = 0;   ///< that a sequence has
-  int32_t run_tokens = 0;  ///< that lie beside each other for sure: the launch says it
+  int32_t most_rows = 0;  ///< that a sequence has
+  // The launch says these:
+  int32_t run_tokens = 0;  ///< that lie beside each other for sure
+  int32_t tiles = 0;       ///< of rows, all sequences as if they had most_rows
   VERNIER_COMPARED(AttendPromptCall)
 };
 LaunchCode attend_prompt(const AttendPromptCall& call, Stream stream);

@@ -31,12 +31,29 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
   return pair;
 }
 
+/// Four numbers as E4M3, the first in the lowest byte; each becomes what it leaves.
+__device__ __forceinline__ uint32_t take_bytes(float (&x)[4]) {
+  uint32_t bytes = 0;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const uint32_t two = __nv_cvt_float2_to_fp8x2(make_float2(x[i], x[i + 1]), __NV_SATFINITE, __NV_E4M3);
+    const uint32_t halves = widened<KvNumbers::kE4M3>(two, false);
+    x[i] -= __half2float(__ushort_as_half(static_cast<unsigned short>(halves & 0xFFFFu)));
+    x[i + 1] -= __half2float(__ushort_as_half(static_cast<unsigned short>(halves >> 16)));
+    bytes |= two << (8 * i);
+  }
+  return bytes;
+}
+
 #ifdef VERNIER_WARPGROUPS
 
 __device__ __forceinline__ void load_shared(uint32_t from, uint32_t (&words)[4]) {
   asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                : "r"(from));
+}
+__device__ __forceinline__ void store_shared(uint32_t to, uint32_t a) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(a) : "memory");
 }
 __device__ __forceinline__ void store_shared(uint32_t to, uint32_t a, uint32_t b) {
   asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(a), "r"(b) : "memory");
@@ -120,6 +137,31 @@ __device__ __forceinline__ void multiply_shared(float (&sums)[kColumns / 2], uin
       VERNIER_PRODUCT(64, "128", "bf16", "64", "65", "66");
     } else {
       VERNIER_PRODUCT(64, "128", "f16", "64", "65", "66");
+    }
+  }
+#undef VERNIER_PRODUCT
+}
+
+/// sums = a [64, 32] of E4M3 x b [kColumns, 32] of the stored type, both in shared memory; or += where `add`.
+template <KvNumbers S, int kColumns>
+__device__ __forceinline__ void multiply_bytes(float (&sums)[kColumns / 2], uint64_t a, uint64_t b, int add) {
+  static_assert(kColumns == 64 || kColumns == 128);
+#define VERNIER_PRODUCT(count, columns, type, a_at, b_at, add_at)                                            \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" add_at ", 0;\nwgmma.mma_async.sync.aligned.m64n" columns \
+               "k32.f32.e4m3." type " {" VERNIER_NAMES##count "}, %" a_at ", %" b_at ", p, 1, 1;\n}\n"       \
+               : VERNIER_SUMS##count(0)                                                                      \
+               : "l"(a), "l"(b), "r"(add))
+  if constexpr (kColumns == 64) {
+    if constexpr (S == KvNumbers::kE4M3) {
+      VERNIER_PRODUCT(32, "64", "e4m3", "32", "33", "34");
+    } else {
+      VERNIER_PRODUCT(32, "64", "e5m2", "32", "33", "34");
+    }
+  } else {
+    if constexpr (S == KvNumbers::kE4M3) {
+      VERNIER_PRODUCT(64, "128", "e4m3", "64", "65", "66");
+    } else {
+      VERNIER_PRODUCT(64, "128", "e5m2", "64", "65", "66");
     }
   }
 #undef VERNIER_PRODUCT
