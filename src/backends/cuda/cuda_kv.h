@@ -5,6 +5,7 @@
 
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/cuda_views.h"
+#include "backends/cuda/kernels/draw.h"
 #include "ops/backend.h"
 
 namespace vernier {

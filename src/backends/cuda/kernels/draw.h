@@ -5,6 +5,15 @@
 /// Tokens out of logits: the border of draw.cu.
 namespace vernier::cuda {
 
+/// Copies counters to memory of the host.
+struct SaturationCall {
+  const unsigned long long* counters = nullptr;
+  int32_t count = 0;
+  unsigned long long* seen = nullptr;  ///< of the host, at the device's address
+  VERNIER_COMPARED(SaturationCall)
+};
+LaunchCode tell_saturation(const SaturationCall& call, Stream stream);
+
 /// Which cuts act on a row's tokens, and in which order.
 enum class DrawCut : uint8_t {
   kNone,
@@ -53,6 +62,7 @@ struct DrawCall {
   SaturationCall saturation;           ///< told on the way
   VERNIER_COMPARED(DrawCall)
 };
+inline constexpr int32_t kNoToken = -1;
 LaunchCode draw(const DrawCall& call, Stream stream);
 
 }  // namespace vernier::cuda

@@ -104,28 +104,6 @@ LaunchCode copy_rows(ConstRows x, const int32_t* source_rows, int64_t rows, int6
 LaunchCode add(const float* x, int64_t count, float* into, Stream stream);
 LaunchCode soft_cap(float* x, int64_t count, float cap, Stream stream);
 
-/// Copies counters to memory of the host.
-struct SaturationCall {
-  const unsigned long long* counters = nullptr;
-  int32_t count = 0;
-  unsigned long long* seen = nullptr;  ///< of the host, at the device's address
-  VERNIER_COMPARED(SaturationCall)
-};
-LaunchCode tell_saturation(const SaturationCall& call, Stream stream);
-
-/// The first of each row's largest logits, to memory of the host: kNoToken where a logit is NaN or all are -infinity.
-struct LargestCall {
-  ConstRows logits;
-  int64_t rows = 0, cols = 0;
-  unsigned long long* best = nullptr;  ///< [rows] scratch that begins as 0 and is 0 again
-  uint32_t* arrived = nullptr;         ///< [rows] the same
-  int32_t* tokens = nullptr;           ///< [rows]
-  SaturationCall saturation;           ///< told on the way
-  VERNIER_COMPARED(LargestCall)
-};
-inline constexpr int32_t kNoToken = -1;
-LaunchCode largest(const LargestCall& call, Stream stream);
-
 LaunchCode activate(ConstRows x, Activation act, int64_t rows, int64_t cols, Rows out, Stream stream);
 /// [gate | up] of 2 cols each row. `made` on the device says how many rows there are really; null: all.
 LaunchCode gate(ConstRows x, const GateRule& rule, int64_t rows, int64_t cols, const int32_t* made, Rows out,
