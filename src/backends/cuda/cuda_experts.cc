@@ -107,7 +107,8 @@ CudaExperts::Way CudaExperts::way_of(const ExpertsLayer& layer, cuda::ConstRows 
   if (way.gate_up == nullptr || way.down == nullptr) return way;
   const int64_t hidden = layer.router.inputs();
   way.few = aligned(x) && in_two_launches(*way.gate_up, *way.down, layer.spec, hidden, rows * layer.spec.chosen);
-  way.laid = way.few && way.gate_up->groups.front().fast == cuda::FastCodes::kMxfp4;
+  const auto four_bits = [](const Table& table) { return table.groups.front().fast == cuda::FastCodes::kMxfp4; };
+  way.laid = way.few && four_bits(*way.gate_up) && four_bits(*way.down);
   way.routed = way.laid &&
                judge_router(CudaMatrix::of(*layer.router.matrix).parts(), layer.spec, rows).code == ReasonCode::kChosen;
   return way;
