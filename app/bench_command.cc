@@ -265,11 +265,12 @@ Status run_bench(const BenchFlags& flags) {
   auto limit = [&](double MachineLimits::*which) {
     return best(rounds, [&](const Round& r) { return r.limits.*which; });
   };
+  const double bf16 = limit(&MachineLimits::bf16_ops_per_s);
   fmt::print(
-      "limits in this run: read {:.1f} GB/s, int8 {:.0f} GOP/s, bf16 {:.0f} and f32 {:.0f} GFLOP/s; best of {} "
-      "rounds\n",
+      "limits in this run: read {:.1f} GB/s, int8 {:.0f} GOP/s, bf16 {} and f32 {:.0f} GFLOP/s; best of {} rounds\n",
       limit(&MachineLimits::read_bytes_per_s) * 1e-9, limit(&MachineLimits::int8_ops_per_s) * 1e-9,
-      limit(&MachineLimits::bf16_ops_per_s) * 1e-9, limit(&MachineLimits::f32_ops_per_s) * 1e-9, flags.rounds);
+      bf16 > 0 ? fmt::format("{:.0f}", bf16 * 1e-9) : "not measured", limit(&MachineLimits::f32_ops_per_s) * 1e-9,
+      flags.rounds);
   print_table(rows, rounds, against);
   return {};
 }

@@ -37,7 +37,8 @@ double ProductShares::limit(const MachineLimits& limits) const {
 }
 
 double ProductShares::*arithmetic_of(std::string_view kernel) {
-  if (kernel.find("bf16") != std::string_view::npos) return &ProductShares::bf16;
+  // E4M3 products of a GPU are told in bf16 ones, of which a chip that has them does half as many.
+  if (kernel.find("bf16") != std::string_view::npos || kernel == "deep_tiles_e4m3") return &ProductShares::bf16;
   const bool floats = kernel.starts_with("float_") || kernel.starts_with("fp8_") || kernel.ends_with("_f32");
   return floats ? &ProductShares::f32 : &ProductShares::int8;
 }

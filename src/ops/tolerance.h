@@ -30,8 +30,8 @@ inline double product_tolerance(std::span<const float> x, std::span<const float>
   return product_tolerance(products, std::sqrt(squares), largest, x.size(), numerics);
 }
 
-/// Binary places of a sum of products of E4M3 numbers, beside the sum of their magnitudes: tensor cores bring 32 of them
-/// to the largest one's exponent and keep 13 places.
+/// Binary places of a sum of products of E4M3 numbers, beside the sum of their magnitudes: tensor cores bring 32 of
+/// them to the largest one's exponent and keep 13 places.
 inline constexpr int kE4M3SumBits = 10;
 
 /// Of one number of a product whose rows are E4M3 under a scale for 128 numbers, the largest / 448: six standard

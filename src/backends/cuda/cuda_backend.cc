@@ -66,7 +66,9 @@ Choice CudaBackend::explain_attend(const AttnSpec& spec, const CacheSpec& cache,
 }
 
 Result<MachineLimits> CudaBackend::measure_limits(int64_t) {
-  return measure_cuda_limits(*device_);
+  TRY_BIND(MachineLimits limits, measure_cuda_limits(*device_));
+  if (const Result<double> products = measure_cublas(*device_); products.ok()) limits.bf16_ops_per_s = *products;
+  return limits;
 }
 
 Result<double> CudaBackend::measure_library_products() {

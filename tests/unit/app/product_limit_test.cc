@@ -6,7 +6,8 @@ namespace vernier {
 namespace {
 
 TEST(ProductShares, AKernelsNameTellsItsArithmetic) {
-  for (const char* kernel : {"bf16_tile_avx512", "fp8_bf16_tile_amx", "fast_rows_bf16"}) {
+  for (const char* kernel :
+       {"bf16_tile_avx512", "fp8_bf16_tile_amx", "fast_rows_bf16", "deep_tiles_bf16", "deep_tiles_e4m3"}) {
     EXPECT_EQ(arithmetic_of(kernel), &ProductShares::bf16) << kernel;
   }
   for (const char* kernel :
