@@ -6,7 +6,7 @@ usage: compare_gpt_oss.py VERNIER FOLDER [cpu|cuda]
 Writes an MXFP4 checkpoint into FOLDER as the public ones are stored, takes float32 logits of transformers (experts
 dequantised, eager attention) and of `vernier logits` on that backend (cpu), and prints the relative RMS of their difference.
 Needs torch and transformers. Exit code 1 where exact numerics differ by more than 1e-3, or fast ones by more than 5e-2 in the
-median on the CPU, whose rows are int8; on a GPU, where they are bf16, by more than transformers itself does in bf16 there.
+median on the CPU, whose rows are int8, and 2e-2 on a GPU, where they are bf16; what transformers in bf16 does there is told.
 """
 import json
 import pathlib
@@ -80,13 +80,12 @@ def main():
     print(f"written, {time.time() - start:.0f} s", flush=True)
     wanted = reference(folder, ids, torch.float32)
     print(f"reference, {time.time() - start:.0f} s", flush=True)
-    most_fast = 5e-2
     if backend != "cpu":
         theirs = reference(folder, ids, torch.bfloat16)
-        most_fast = torch.cat([relative_rms(a, b) for a, b in zip(theirs, wanted)]).median().item()
-        print(f"transformers in bf16: relative RMS median {most_fast:.2e}, {time.time() - start:.0f} s", flush=True)
+        errors = torch.cat([relative_rms(a, b) for a, b in zip(theirs, wanted)])
+        print(f"transformers in bf16: relative RMS median {errors.median():.2e}, {time.time() - start:.0f} s", flush=True)
     failed = False
-    for numerics, chunk, bound in (("exact", 512, 1e-3), ("exact", 7, 1e-3), ("fast", 512, most_fast)):
+    for numerics, chunk, bound in (("exact", 512, 1e-3), ("exact", 7, 1e-3), ("fast", 512, 5e-2 if backend == "cpu" else 2e-2)):
         out = folder.parent / (folder.name + "-logits.safetensors")  # a file of the folder would be a part of the model
         subprocess.run([vernier, "logits", str(folder), "--ids", str(folder / "ids.json"), "--out", str(out), "--numerics",
                         numerics, "--kv-cache-dtype", "f32", "--chunk", str(chunk), "--backend", backend], check=True)

@@ -193,7 +193,7 @@ struct PromptProducer {
     if (lane * run >= Shape::kKeys) return;
 #pragma unroll
     for (int column = 0; column < kColumns; ++column) {
-      copy_box(to + column * Shape::kColumnBytes + lane * run * 128, map, kNumbers * column, row, barrier);
+      copy_box(to + column * Shape::kColumnBytes + lane * run * 128, &map, kNumbers * column, row, barrier);
     }
   }
   /// Values of one byte as they are.
@@ -203,7 +203,7 @@ struct PromptProducer {
     __syncwarp();
     const auto run = static_cast<uint32_t>(call.run_tokens);
     if (lane * run >= Shape::kKeys) return;
-    copy_box(memory.slot(slot) + lane * run * kDim, values, 0, row, memory.slot_full(slot));
+    copy_box(memory.slot(slot) + lane * run * kDim, &values, 0, row, memory.slot_full(slot));
   }
 
   __device__ __forceinline__ void run_copies() const {

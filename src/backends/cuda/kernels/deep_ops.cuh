@@ -1,7 +1,6 @@
 #pragma once
 
-#include <cuda.h>
-
+#include "backends/cuda/kernels/box_ops.cuh"
 #include "backends/cuda/kernels/tensor_ops.cuh"
 
 /// The chip's own instructions for products whose operands both lie in shared memory, brought there by copies of boxes
@@ -32,16 +31,6 @@ __device__ __forceinline__ void arrive_at(uint32_t barrier, uint32_t rank) {
       : "memory");
 }
 
-// ---- boxes of a matrix ----
-
-/// The box that begins at this column and row, zeros beyond the matrix. `barrier` hears of its bytes.
-__device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap* map, int column, int row, uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];\n" ::"r"(
-          to),
-      "l"(map), "r"(column), "r"(row), "r"(barrier)
-      : "memory");
-}
 /// To the same place in both blocks of a pair; each one's barrier hears of it.
 __device__ __forceinline__ void copy_box_to_pair(uint32_t to, const CUtensorMap* map, int column, int row,
                                                  uint32_t barrier) {
@@ -50,15 +39,6 @@ __device__ __forceinline__ void copy_box_to_pair(uint32_t to, const CUtensorMap*
       "[%0], [%1, {%2, %3}], [%4], %5;\n" ::"r"(to),
       "l"(map), "r"(column), "r"(row), "r"(barrier), "h"(static_cast<uint16_t>(3))
       : "memory");
-}
-/// Registers of this warp group's threads from here on.
-template <int kCount>
-__device__ __forceinline__ void take_registers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(kCount));
-}
-template <int kCount>
-__device__ __forceinline__ void give_registers() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(kCount));
 }
 
 // ---- products of a warp group: 32 bytes of 64 rows of a by as many of 2 kSums rows of b ----

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <cuda.h>
-
+#include "backends/cuda/kernels/box_ops.cuh"
 #include "backends/cuda/kernels/tensor_ops.cuh"
 #include "backends/cuda/kernels/tile_numbers.cuh"
 
 /// What attention of many rows is made of: products of a warp group with both operands in shared memory or the second
-/// one turned, copies of boxes, and barriers by name.
+/// one turned, and barriers by name.
 namespace vernier::cuda {
 
 __device__ __forceinline__ float power_of(float exponent) {
@@ -71,24 +70,6 @@ __device__ __forceinline__ void sync_threads(int barrier, int threads) {
 }
 __device__ __forceinline__ void arrive_threads(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-template <int kRegisters>
-__device__ __forceinline__ void take_registers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-template <int kRegisters>
-__device__ __forceinline__ void give_registers() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-
-/// The box of a matrix whose first column and row these are; what lies behind the matrix is 0.
-__device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap& map, int32_t column, int32_t row,
-                                         uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
-          to),
-      "l"(&map), "r"(column), "r"(row), "r"(barrier)
-      : "memory");
 }
 
 /// b as [16 rows of the sum, columns], 64 columns of 128 bytes beside each other swizzled as swizzled_operand says, and
